@@ -256,7 +256,14 @@ static void print_classes(const struct look *l)
 	printf("%-32s", "all");
 	for (int part = 0; part < l->parts; part++)
 		printf(" %10" PRId64, s[part].samples - s[part].bad);
-	puts("\n");
+	putchar('\n');
+	if (sl_setup_groups(set)) {
+		printf("%-32s", "groups (data.split.by)");
+		for (int part = 0; part < l->parts; part++)
+			printf(" %10" PRId64, sl_setup_groups(set_of(l, part)));
+		putchar('\n');
+	}
+	putchar('\n');
 }
 
 static void print_sizes(const struct sl_survey *s)
@@ -330,8 +337,9 @@ static void print_json(const struct look *l)
 	json_object_set_new(root, "classes", classes);
 	for (int part = 0; part < l->parts; part++)
 		json_object_set_new(root, key_of(l, part),
-				    json_pack("{s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[part].samples,
-					      "unreadable", (json_int_t)unreadable(l, part), "passed_over",
+				    json_pack("{s:I, s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[part].samples,
+					      "groups", (json_int_t)sl_setup_groups(set_of(l, part)), "unreadable",
+					      (json_int_t)unreadable(l, part), "passed_over",
 					      (json_int_t)set_of(l, part)->passed_over, "passed_kinds",
 					      set_of(l, part)->passed_kinds));
 	if (is_table(l))

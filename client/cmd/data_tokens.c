@@ -17,10 +17,10 @@
 enum { SHOWN_CLASSES = 40, SAMPLES = 5, SAMPLE_BYTES = 400, LENGTHS = 4, PARTS = SL_SPLIT_COUNT + 1 };
 
 struct split {
-	int64_t rows, tokens;
-	int64_t *of_class;       /* [classes] */
-	int64_t length[LENGTHS]; /* of rows: minimum, median, p90, maximum */
-	double least, most, sum; /* of targets that are numbers */
+	int64_t rows, tokens, groups; /* groups: of data.split.by */
+	int64_t *of_class;            /* [classes] */
+	int64_t length[LENGTHS];      /* of rows: minimum, median, p90, maximum */
+	double least, most, sum;      /* of targets that are numbers */
 };
 
 struct look {
@@ -108,6 +108,7 @@ static enum sl_err count_rows(struct split *s, const struct sl_set *set, struct 
 	enum sl_err err = SL_OK;
 
 	s->rows = set->count;
+	s->groups = sl_setup_groups(set);
 	s->of_class = calloc((size_t)names_of(set) + 1, sizeof *s->of_class);
 	if (!length || !s->of_class)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a survey");
@@ -319,6 +320,8 @@ static void print_table(const struct look *l)
 		print_row(l, "max", most_of);
 	}
 	print_count(l, "rows", offsetof(struct split, rows));
+	if (s->groups)
+		print_count(l, "groups (data.split.by)", offsetof(struct split, groups));
 	print_count(l, "tokens", offsetof(struct split, tokens));
 	for (size_t i = 0; i < LENGTHS; i++) {
 		snprintf(name, sizeof name, "tokens of a row, %s", length_name[i]);
@@ -338,7 +341,8 @@ static void print_table(const struct look *l)
 
 static json_t *split_json(const struct split *s)
 {
-	json_t *out = json_pack("{s:I, s:I}", "samples", (json_int_t)s->rows, "tokens", (json_int_t)s->tokens);
+	json_t *out = json_pack("{s:I, s:I, s:I}", "samples", (json_int_t)s->rows, "groups", (json_int_t)s->groups,
+				"tokens", (json_int_t)s->tokens);
 	json_t *length = json_object();
 
 	for (int i = 0; i < LENGTHS; i++)

@@ -15,9 +15,14 @@ uint64_t sl_parts_key(const void *data, size_t bytes)
 	return XXH3_64bits(data, bytes);
 }
 
-enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
+static uint64_t hash_of(const struct sl_parts *p, uint64_t key)
 {
-	const double u = (double)(XXH3_64bits_withSeed(&key, sizeof key, p->seed) >> 11) * 0x1p-53;
+	return XXH3_64bits_withSeed(&key, sizeof key, p->seed);
+}
+
+/* The part at `u` of the whole, in [0, 1). */
+static enum sl_parts_own part_at(const struct sl_parts *p, double u)
+{
 	const double rest = 1 - p->share[SL_PARTS_TEST], v = rest > 0 ? u / rest : 1;
 
 	if (v >= 1)
@@ -25,6 +30,11 @@ enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
 	if (p->folds)
 		return (int)(v * p->folds) == p->fold ? SL_PARTS_VAL : SL_PARTS_TRAIN;
 	return v * rest < p->share[SL_PARTS_TRAIN] ? SL_PARTS_TRAIN : SL_PARTS_VAL;
+}
+
+enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
+{
+	return part_at(p, (double)(hash_of(p, key) >> 11) * 0x1p-53);
 }
 
 struct deal {
@@ -201,14 +211,155 @@ static enum sl_err read_keys(struct deal *d, struct sl_fail *fail)
 	return err;
 }
 
+/* ---- parts with even shares of each class */
+
+/* The samples of one key, which stay together. */
+struct unit {
+	uint64_t key, hash;
+	int64_t samples;
+	int32_t class; /* the rarest of theirs */
+	enum sl_parts_own part;
+};
+
+static int by_key_of_unit(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+
+	return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->class > y->class) - (x->class < y->class);
+}
+
+static int by_class(const void *a, const void *b)
+{
+	const struct unit *x = a, *y = b;
+
+	if (x->class != y->class)
+		return (x->class > y->class) - (x->class < y->class);
+	return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash) : (x->key > y->key) - (x->key < y->key);
+}
+
+/* Moves the borders of n units, if they are enough, so that no part with a share is empty. first[p]: the first unit
+ * behind those of training and, from VAL on, of the parts before p. */
+static void fill_parts(const struct sl_parts *p, int64_t first[SL_PARTS_COUNT], int64_t n)
+{
+	const int has[SL_PARTS_COUNT] = {p->share[SL_PARTS_TRAIN] > 0, p->share[SL_PARTS_VAL] > 0,
+					 p->share[SL_PARTS_TEST] > 0};
+	int64_t *val = &first[SL_PARTS_VAL], *test = &first[SL_PARTS_TEST];
+
+	if (n < has[0] + has[1] + has[2])
+		return;
+	*test = *test < n - has[SL_PARTS_TEST] ? *test : n - has[SL_PARTS_TEST];
+	*val = *val < *test - has[SL_PARTS_VAL] ? *val : *test - has[SL_PARTS_VAL];
+	*val = *val > has[SL_PARTS_TRAIN] ? *val : has[SL_PARTS_TRAIN];
+	*test = *test > *val + has[SL_PARTS_VAL] ? *test : *val + has[SL_PARTS_VAL];
+}
+
+/* Deals out n units of one class in the order of their hashes: a unit's place is the middle of its samples. */
+static void deal_class(const struct sl_parts *p, struct unit *u, int64_t n)
+{
+	int64_t all = 0, before = 0, first[SL_PARTS_COUNT] = {0, 0, 0};
+
+	for (int64_t i = 0; i < n; i++)
+		all += u[i].samples;
+	for (int64_t i = 0; i < n; i++) {
+		u[i].part = part_at(p, (double)(2 * before + u[i].samples) / (double)(2 * all));
+		before += u[i].samples;
+		first[SL_PARTS_VAL] += u[i].part < SL_PARTS_VAL;
+		first[SL_PARTS_TEST] += u[i].part < SL_PARTS_TEST;
+	}
+	if (p->folds) /* which alternate training and validation */
+		return;
+	fill_parts(p, first, n);
+	for (int64_t i = 0; i < n; i++)
+		u[i].part = i < first[SL_PARTS_VAL]    ? SL_PARTS_TRAIN
+			    : i < first[SL_PARTS_TEST] ? SL_PARTS_VAL
+						       : SL_PARTS_TEST;
+}
+
+/* Makes a unit of each key: u [count]. Its class is the rarest that one of its samples has. Returns how many. */
+static int64_t make_units(const struct deal *d, struct unit *u, const int64_t *of_class)
+{
+	int64_t n = 0;
+
+	qsort(u, (size_t)d->set->count, sizeof *u, by_key_of_unit);
+	for (int64_t i = 0; i < d->set->count; i++) {
+		if (n && u[n - 1].key == u[i].key) {
+			u[n - 1].samples++;
+			if (of_class[u[i].class] < of_class[u[n - 1].class])
+				u[n - 1].class = u[i].class;
+		} else {
+			u[n++] = u[i];
+		}
+	}
+	return n;
+}
+
+static enum sl_err read_units(const struct deal *d, struct unit *u, int64_t *of_class, struct sl_fail *fail)
+{
+	struct sl_room room = {0};
+	enum sl_err err = SL_OK;
+
+	for (int64_t i = 0; i < d->set->count && !err; i++) {
+		u[i] = (struct unit){d->key[i], hash_of(d->spec->parts, d->key[i]), 1, 0, SL_PARTS_TRAIN};
+		err = sl_set_label(d->set, i, &room, &u[i].class, fail);
+		if (!err && (u[i].class < 0 || u[i].class >= d->set->classes))
+			u[i].class = 0; /* the set's user refuses it */
+		if (!err)
+			of_class[u[i].class]++;
+	}
+	sl_room_close(&room);
+	return err;
+}
+
+/* Deals out the units of each class by itself, and brings them into the order of their keys. */
+static enum sl_err deal_units(const struct deal *d, struct unit *u, int64_t *n, struct sl_fail *fail)
+{
+	int64_t *of_class = calloc((size_t)d->set->classes, sizeof *of_class);
+	enum sl_err err = of_class ? read_units(d, u, of_class, fail)
+				   : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+
+	if (!err)
+		*n = make_units(d, u, of_class);
+	free(of_class);
+	if (err)
+		return err;
+	qsort(u, (size_t)*n, sizeof *u, by_class);
+	for (int64_t i = 0, end; i < *n; i = end) {
+		for (end = i; end < *n && u[end].class == u[i].class;)
+			end++;
+		deal_class(d->spec->parts, u + i, end - i);
+	}
+	qsort(u, (size_t)*n, sizeof *u, by_key_of_unit);
+	return SL_OK;
+}
+
+static int key_to_unit(const void *key, const void *unit)
+{
+	const uint64_t x = *(const uint64_t *)key, y = ((const struct unit *)unit)->key;
+
+	return (x > y) - (x < y);
+}
+
 /* Lists the samples of the wanted part, in order. */
-static void choose(const struct deal *d, int32_t *own, int64_t *n)
+static enum sl_err choose(const struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
 {
 	const struct sl_parts *p = d->spec->parts;
+	const bool even = p->by_class && sl_set_has_classes(d->set);
+	struct unit *unit = even ? calloc((size_t)d->set->count + 1, sizeof *unit) : NULL;
+	int64_t units = 0;
+	enum sl_err err = SL_OK;
 
-	for (int64_t i = 0; i < d->set->count; i++)
-		if (sl_parts_of(p, d->key[i]) == p->own)
+	if (even)
+		err = unit ? deal_units(d, unit, &units, fail)
+			   : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	for (int64_t i = 0; i < d->set->count && !err; i++) {
+		const struct unit *of =
+			even ? bsearch(&d->key[i], unit, (size_t)units, sizeof *unit, key_to_unit) : NULL;
+
+		if ((of ? of->part : sl_parts_of(p, d->key[i])) == p->own)
 			own[(*n)++] = (int32_t)i;
+	}
+	free(unit);
+	return err;
 }
 
 static int by_key(const void *a, const void *b)
@@ -280,7 +431,7 @@ enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, st
 	if (!err)
 		err = read_keys(&d, fail);
 	if (!err)
-		choose(&d, own, &n);
+		err = choose(&d, own, &n, fail);
 	if (!err && !n)
 		err = no_samples(&d, fail);
 	if (!err)

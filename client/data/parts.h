@@ -1,6 +1,8 @@
-/* Splits one data set into training, validation and test (data.split). A sample's part depends on its key and the
- * seed alone: XXH3 of the key with the seed, as a fraction u of 2^64. So other samples do not matter, and a set that
- * grows keeps the parts of its old samples. Samples with the same key are all in one part. */
+/* Splits one data set into training, validation and test (data.split). Samples with the same key are all in one part.
+ * By hash, a key's part depends on key and seed alone: XXH3 of the key with the seed, as a fraction u of 2^64. So other
+ * samples do not matter. By class, each class's keys are ordered by that hash, and u is a key's place among them: the
+ * middle of its samples. A key of several classes counts for the rarest. So parts have equal shares of each class, as
+ * far as keys allow, whatever the order of the samples; where the set grows, few keys near a border change parts. */
 #ifndef SL_CLIENT_DATA_PARTS_H
 #define SL_CLIENT_DATA_PARTS_H
 
@@ -24,6 +26,7 @@ struct sl_parts {
 	 * folder, or the sample's number. */
 	const char *by;
 	enum sl_parts_own own; /* the part that is wanted */
+	bool by_class;         /* as above, where the set has classes; else by hash */
 };
 
 /* The part of a key: training or validation, by u / (1 − test), if u < 1 − test; else test. */

@@ -62,13 +62,19 @@ static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_s
 const char *const sl_about_split[SL_SPLIT_COUNT] = {"train", "test"};
 
 /* How data.split divides the samples; null without it. */
-static json_t *split_of(const struct sl_conf_client *c)
+static json_t *split_of(const struct sl_setup *s)
 {
+	const struct sl_conf_client *c = s->conf;
+	json_t *split;
+
 	if (!sl_conf_splits(c))
 		return json_null();
-	return json_pack("{s:f, s:f, s:f, s:o, s:I, s:i, s:i}", "train", c->data.split.train, "val", c->data.split.val,
-			 "test", c->data.split.test, "by", sl_json_text(c->data.split.by), "seed",
-			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
+	split = json_pack("{s:f, s:f, s:f, s:o, s:I, s:i, s:i}", "train", c->data.split.train, "val", c->data.split.val,
+			  "test", c->data.split.test, "by", sl_json_text(c->data.split.by), "seed",
+			  (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
+	if (sl_setup_stratifies(s)) /* files of older versions lack it */
+		json_object_set_new(split, "by_class", json_true());
+	return split;
 }
 
 void sl_about_fingerprints(json_t *about, const struct sl_setup *s)
@@ -90,7 +96,7 @@ void sl_about_fingerprints(json_t *about, const struct sl_setup *s)
 	}
 	if (!sl_conf_splits(s->conf))
 		return;
-	json_object_set_new(about, "split", split_of(s->conf));
+	json_object_set_new(about, "split", split_of(s));
 	if (s->further) /* these are divided by place */
 		json_object_set_new(about, SL_ABOUT_ROWS,
 				    hash_json(XXH3_64bits(s->aligned->row[SL_SPLIT_TRAIN].text,
@@ -378,17 +384,28 @@ static bool is_other(const json_t *a, const json_t *b)
 
 static enum sl_err same_split(const struct sl_setup *s, const json_t *then, struct sl_fail *fail)
 {
-	json_t *was = json_object_get(then, "split"), *is = split_of(s->conf);
+	json_t *was = json_object_get(then, "split"), *is = split_of(s);
+	json_t *older = json_is_object(was) && !json_object_get(was, "by_class") ? json_copy(is) : NULL;
 	char *text = sl_json_dump(was, JSON_COMPACT);
 	enum sl_err err = SL_OK;
 
-	if (then && !json_equal(was ? was : json_null(), is))
+	if (older)
+		json_object_del(older, "by_class");
+	if (older && !json_equal(older, is) && json_equal(older, was))
+		err = sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"an older version began the run in '%.150s': its data.split did not divide each class by "
+			"itself, so its evaluated samples could be in training now; end it with that version, or "
+			"begin a new run with --fresh",
+			s->conf->log.dir);
+	else if (then && !json_equal(was ? was : json_null(), is))
 		err = sl_fail_set(
 			fail, SL_ERR_MISMATCH,
 			"data.split is not that of the run in '%.150s', which is %.200s: its evaluated samples "
 			"could be in training now; put it back, or begin a new run with --fresh",
 			s->conf->log.dir, text ? text : "none");
 	free(text);
+	json_decref(older);
 	json_decref(is);
 	return err;
 }

@@ -219,7 +219,8 @@ static enum sl_err settle_share(struct sl_setup *s, struct sl_fail *fail)
 	a->share.dealt = s->dealt;
 	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_agreed(s);
 	/* not the run's length, which may be increased later */
-	a->share.rates = hash_keys(s->conf, counts_for_all, 0);
+	a->share.rates = hash_keys(s->conf, counts_for_all,
+				   sl_setup_stratifies(s) && strcmp(s->conf->data.partition, "files") != 0);
 	a->share.course = a->share.mode == SL_SHARE_VERTICAL ? hash_keys(s->conf, sets_course,
 									 (uint64_t)s->set[SL_SPLIT_TRAIN].count << 32 |
 										 (uint64_t)s->set[SL_SPLIT_TEST].count)

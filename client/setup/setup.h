@@ -176,11 +176,18 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 const char *sl_setup_part(const struct sl_setup *s, enum sl_split split);
 /* Chooses the part of data.split that a split reads; false: there is no data.split. */
 bool sl_setup_choose_part(const struct sl_setup *s, enum sl_split split, struct sl_parts *out);
+/* Whether data.split divides each class by itself: all but numbers, several labels, pixels, language models, vertical
+ * groups and data.also, whose members or sources do not all have the labels. A model of an older version is evaluated
+ * by the split that it was trained with. */
+bool sl_setup_stratifies(const struct sl_setup *s);
 /* Whether data.split has a test part beside the validation part that training evaluates. */
 bool sl_setup_has_test_part(const struct sl_setup *s);
 /* Opens that test part, once training's data are open. The caller closes *out. */
 enum sl_err sl_setup_test_part(const struct sl_setup *s, struct sl_set *out, struct sl_fail *fail) SL_MUST_CHECK;
-/* Logs how many samples of an open split data.split gives to its part. */
+/* How many groups of data.split.by the samples of a set are in; 0: in none. */
+int64_t sl_setup_groups(const struct sl_set *set);
+/* Logs how many samples of an open split data.split gives to its part, by class and group. Warns of an evaluated part
+ * where a class has too few for a figure. */
 void sl_setup_note_part(const struct sl_setup *s, enum sl_split split);
 /* Marks frozen weights that the file has in 16 bits: they stay in 16 bits, and the plan has to know. */
 void sl_setup_choose_held(const struct sl_setup *s, struct sl_parts *parts);

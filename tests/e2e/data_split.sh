@@ -22,7 +22,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	threads: 1
 YAML
 as_local remote local '' "$tmp/client.yaml" --json
-samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, divided by patient\$/\1/p" "$tmp/remote.log"; }
+samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, divided by class and patient: large [0-9]* of [0-9]* groups, small .*/\1/p" "$tmp/remote.log"; }
 train=$(samples training) val=$(samples validation)
 [ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
 # The part that was evaluated has one name, in each line and file.
@@ -76,22 +76,51 @@ for how in --check-config '--local --set train.max_steps=1'; do
 		fail "val.csv beside train.csv: $(cat "$tmp/beside.log")"
 done
 
+# What an older version began has the split of that version: its model is evaluated by it, and its run is not resumed.
+older() { # FILE: takes the mark of this version's split out of a file's metadata
+	python3 - "$1" <<-'PY'
+		import json, struct, sys
+		raw = open(sys.argv[1], "rb").read()
+		n = struct.unpack("<Q", raw[:8])[0]
+		head = json.loads(raw[8:8 + n])
+		meta = head["__metadata__"]
+		assert ',"by_class":true' in meta["data"]
+		meta["data"] = meta["data"].replace(',"by_class":true', "")
+		text = json.dumps(head, separators=(",", ":")).encode()
+		assert len(text) <= n
+		open(sys.argv[1], "wb").write(raw[:8] + text.ljust(n) + raw[8 + n:])
+	PY
+}
+older_run() {
+	cp -r "$tmp/remote killed" "$tmp/older"
+	for f in "$tmp/older"/*-*.safetensors; do older "$f"; done
+	sed -i 's/,"by_class":true//' "$tmp/older/about.json"
+	refusing='--resume' refused 78 "an older version began the run in '$tmp/older': its data.split did not divide each class" --set log.dir="$tmp/older"
+}
 # --resume with another split is refused: the new test samples could have been trained on.
-other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
+other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed" && older_run; }
 between=other_split killed_client 6 remote "$tmp/client.yaml"
 
-# A class that a part lacks is named; training with one class alone is refused. In some seeds the only row is elsewhere.
+cp "$tmp/remote/model.safetensors" "$tmp/older.safetensors"
+older "$tmp/older.safetensors"
+"$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/older.safetensors" >"$tmp/eval.log" 2>&1 || fail "an older model: $(cat "$tmp/eval.log")"
+grep -qE '^INFO data-split: [0-9]+ samples are for test, divided by patient: large ' "$tmp/eval.log" && ! grep other-data "$tmp/eval.log" || fail "an older model: $(cat "$tmp/eval.log")"
+# A class that a part lacks is named; training with one class alone is refused.
 mkdir "$tmp/rare"
 awk 'BEGIN { print "size,noise,kind"; for (i = 0; i < 60; i++) printf "%d,%d,%s\n", i * 37 % 101, i * 13 % 17, i == 59 ? "c" : i % 2 ? "b" : "a" }' >"$tmp/rare/train.csv"
+shares() { [ "$1" -lt 3 ] && echo 0.6 0.4 || echo 0.4 0.6; } # SEED: the only row of a class is in the larger part
 rare() { # SEED OPTION…
+	local train val
+	read -r train val < <(shares "$1")
 	"$SPLITC" train "$tmp/client.yaml" --local --fresh --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed="$1" \
-		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 --set train.max_steps=1 --set log.dir="$tmp/rare-run" "${@:2}" >"$tmp/rare.log" 2>&1
+		--set data.split.train="$train" --set data.split.val="$val" --set data.split.test=0 --set train.max_steps=1 --set log.dir="$tmp/rare-run" "${@:2}" >"$tmp/rare.log" 2>&1
 }
 learned=0
 for seed in 0 1 2 3 4 5; do
 	rare $seed || fail "a rare class: $(cat "$tmp/rare.log")"
+	read -r train val < <(shares $seed)
 	lacking=$("$SPLITC" data "$tmp/client.yaml" --json --set data.dir="$tmp/rare" --set model.classes=3 --set data.split.by= --set data.split.seed=$seed \
-		--set data.split.train=0.6 --set data.split.val=0.4 --set data.split.test=0 | jq -r '.classes[2] | if .train == 0 then "training" else "the evaluation" end')
+		--set data.split.train="$train" --set data.split.val="$val" --set data.split.test=0 | jq -r '.classes[2] | if .train == 0 then "training" else "the evaluation" end')
 	[ "$(grep -c "^WARN class-missing: class \"c\": no sample of $lacking has it" "$tmp/rare.log")" = 1 ] || fail "seed $seed lacks c in $lacking: $(cat "$tmp/rare.log")"
 	rare $seed --check-config && [ "$(grep -c "^WARN class-missing: .* $lacking has it" "$tmp/rare.log")" = 1 ] || fail "--check-config: $(cat "$tmp/rare.log")"
 	rare $seed --json --set log.level=error && ! grep -q WARN "$tmp/rare.log" || fail "log.level: $(cat "$tmp/rare.log")"
@@ -123,6 +152,11 @@ unequal train --fresh --set train.optimizer.lr=1e-9 --set 'train.metrics=[balanc
 grep -q '^WARN unequal-classes: of [0-9]* training samples [0-9]* are of class "ill", and [0-9]* of "well", so .*data.sampling: balanced or train.class_weights: balanced .*train.metrics' "$tmp/unequal.log" &&
 	grep -qE '^INFO epoch: .*; validation loss [0-9.]+, accuracy [0-9.]+ % \(majority [0-9.]+ %\)' "$tmp/unequal.log" &&
 	grep -qE '^95 % interval [0-9.]+ to [0-9.]+ %, by [0-9]+ groups; always "well" would be [0-9.]+ %$' "$tmp/unequal.log" || fail "unequal classes: $(cat "$tmp/unequal.log")"
+# Each part has patients of both classes, and their numbers are said; few of them are warned of.
+grep -qE '^INFO data-split: [0-9]+ samples are for validation, divided by class and patient: ill 10 of 1 group, well [0-9]+ of [56] groups$' "$tmp/unequal.log" &&
+	grep -q '^WARN thin-part: the validation part has 10 samples of class "ill", of 1 group: ' "$tmp/unequal.log" || fail "thin parts: $(cat "$tmp/unequal.log")"
+"$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/unequal" --json 2>/dev/null | jq -e '.classes[0] == {name: "ill", train: 20, validation: 10, test: 10} and .train.groups + .validation.groups + .test.groups == 60' >/dev/null ||
+	fail "parts are uneven: $("$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/unequal" --json)"
 for way in data.sampling=balanced train.class_weights=balanced; do
 	unequal train --fresh --set $way --set train.max_steps=1 >"$tmp/mended.log" 2>&1 && ! grep unequal-classes "$tmp/mended.log" || fail "$way: $(cat "$tmp/mended.log")"
 done
@@ -168,7 +202,7 @@ cat >"$tmp/texts.yaml" <<-YAML
 	threads: 1
 YAML
 client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
-val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, divided by patient$/\1/p' "$tmp/texts.log")
+val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, divided by class and patient: .*/\1/p' "$tmp/texts.log")
 sed -i.kept '7s/"patient": "\(p[0-9]*\)"/"patient": "\1 "/' "$tmp/texts/train.jsonl"
 config=$tmp/texts.yaml refused 65 'the values of data.split.by "p7" and "p7 " are written in two ways'
 mv "$tmp/texts/train.jsonl.kept" "$tmp/texts/train.jsonl"

@@ -70,7 +70,7 @@ for threads in 1 3; do
 	status=0
 	"$SPLITC" data "$tmp/images.yaml" --set data.threads=$threads >"$tmp/table" 2>"$tmp/err" || status=$?
 	[ $status = 65 ] || fail "broken pictures: exit status $status"
-	[ "$(cat "$tmp/err")" = "splitc: $jpeg: JPEG: Premature end of JPEG file
+	[ "$(grep -v '^WARN thin-part' "$tmp/err")" = "splitc: $jpeg: JPEG: Premature end of JPEG file
 splitc: $png: the file is empty" ] || fail "broken pictures: $(cat "$tmp/err")"
 	grep -v throughput "$tmp/table" >"$tmp/table.$threads"
 done

@@ -179,6 +179,116 @@ static void scales_are_those_of_training(void **state)
 	sl_set_close(&set);
 }
 
+/* ---- by class */
+
+enum { EACH = 6 };
+
+/* One patient in ten. */
+static bool is_ill(int row)
+{
+	return row / EACH % 10 == 3;
+}
+
+/* Writes six rows of each patient, in order or backwards. Returns how many. */
+static int write_patients(int patients, bool backwards)
+{
+	char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/train.csv", dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("patient,size,sick\n", file);
+	for (int k = 0; k < patients * EACH; k++) {
+		const int i = backwards ? patients * EACH - 1 - k : k;
+
+		fprintf(file, "p%d,%d,%s\n", i / EACH, i, is_ill(i) ? "ill" : "well");
+	}
+	fclose(file);
+	return patients * EACH;
+}
+
+/* Fills part [rows], by the number of the row in the table that is not backwards. */
+static void deal_patients(int *part, int rows, bool backwards, struct sl_parts parts)
+{
+	for (int own = 0; own < SL_PARTS_COUNT; own++) {
+		struct sl_set set;
+
+		parts.own = (enum sl_parts_own)own;
+		if (!(parts.share[own] > 0))
+			continue;
+		set = open_part(&parts);
+		for (int64_t i = 0; i < set.count; i++)
+			part[backwards ? rows - 1 - row_of(&set, i) : row_of(&set, i)] = own;
+		sl_set_close(&set);
+	}
+}
+
+/* Each part has its share of each class, to a patient; a patient is in one part; the order of the file is nothing. */
+static void classes_are_in_all_parts(void **state)
+{
+	struct sl_parts parts = {.share = {0.6, 0.2, 0.2}, .by = "patient", .by_class = true};
+	static int part[2][200 * EACH];
+
+	for (parts.seed = 0; parts.seed < 6; parts.seed++) {
+		int of[2][SL_PARTS_COUNT] = {{0}}, all[2] = {0, 0};
+		int rows = write_patients(150, false);
+
+		deal_patients(part[0], rows, false, parts);
+		(void)write_patients(150, true);
+		deal_patients(part[1], rows, true, parts);
+		assert_memory_equal(part[0], part[1], (size_t)rows * sizeof(int));
+		for (int i = 0; i < rows; i++) {
+			assert_int_equal(part[0][i], part[0][i / EACH * EACH]);
+			of[is_ill(i)][part[0][i]]++;
+			all[is_ill(i)]++;
+		}
+		assert_true(all[1] > 0);
+		for (int k = 0; k < 2; k++)
+			for (int p = 0; p < SL_PARTS_COUNT; p++)
+				assert_true(fabs(of[k][p] - parts.share[p] * all[k]) <= EACH);
+	}
+}
+
+/* Each of three ill patients is in another part, however small that is. */
+static void a_small_class_is_in_all_parts(void **state)
+{
+	struct sl_parts parts = {.share = {0.9, 0.05, 0.05}, .by = "patient", .by_class = true};
+	static int part[200 * EACH];
+
+	for (parts.seed = 0; parts.seed < 6; parts.seed++) {
+		bool ill[SL_PARTS_COUNT] = {false};
+		const int rows = write_patients(25, false); /* patients 3, 13, 23 */
+
+		deal_patients(part, rows, false, parts);
+		for (int i = 0; i < rows; i++)
+			ill[part[i]] |= is_ill(i);
+		assert_true(ill[SL_PARTS_TRAIN] && ill[SL_PARTS_VAL] && ill[SL_PARTS_TEST]);
+	}
+}
+
+/* A set that grows keeps nearly all parts. Another seed makes others. */
+static void few_rows_move_where_a_set_grows(void **state)
+{
+	struct sl_parts parts = {.share = {0.6, 0.2, 0.2}, .by = "patient", .by_class = true};
+	static int before[200 * EACH], now[200 * EACH];
+	int moved = 0, other = 0;
+	const int rows = write_patients(150, false);
+
+	deal_patients(before, rows, false, parts);
+	(void)write_patients(160, false);
+	deal_patients(now, 160 * EACH, false, parts);
+	for (int i = 0; i < rows; i++)
+		moved += before[i] != now[i];
+	parts.seed = 7;
+	(void)write_patients(150, false);
+	deal_patients(now, rows, false, parts);
+	for (int i = 0; i < rows; i++)
+		other += before[i] != now[i];
+	assert_true(moved < rows / 20);
+	assert_true(other > rows / 4);
+}
+
 static void what_cannot_be_split_is_refused(void **state)
 {
 	struct sl_parts parts = parts_of(SL_PARTS_VAL, "doctor");
@@ -272,6 +382,9 @@ int main(void)
 		cmocka_unit_test(rows_that_stay_keep_their_part),
 		cmocka_unit_test(folds_share_what_test_leaves),
 		cmocka_unit_test(scales_are_those_of_training),
+		cmocka_unit_test(classes_are_in_all_parts),
+		cmocka_unit_test(a_small_class_is_in_all_parts),
+		cmocka_unit_test(few_rows_move_where_a_set_grows),
 		cmocka_unit_test(what_cannot_be_split_is_refused),
 		cmocka_unit_test(expressions_of_other_notations_are_refused),
 	};
