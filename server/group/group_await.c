@@ -43,12 +43,11 @@ static uint64_t now_ms(const struct sl_group *g)
 }
 
 /* Begins, ends or reads the clock of member k. */
-static void look_at_clock(struct sl_group *g, int k)
+static void look_at_clock(struct sl_group *g, int k, enum sl_trunk_patience what)
 {
 	struct sl_group_member *p = &g->member[k];
-	const bool waits = sl_trunk_waits_for(&g->t, k);
 
-	if (!waits) {
+	if (!sl_trunk_waits_for(&g->t, k, what)) {
 		p->waits_ms = 0;
 		g->t.seat[k].tired = g->t.seat[k].tired && !g->t.open && g->t.seat[k].link == SL_LINK_NONE;
 		return;
@@ -199,11 +198,14 @@ static struct sl_trunk_far hear_far(const struct sl_group *g)
 
 static void look(struct sl_group *g)
 {
+	enum sl_trunk_patience what;
+
 	for (int k = g->first; k < g->end; k++)
 		g->t.seat[k].elsewhere = is_elsewhere(g, k);
 	g->t.far = hear_far(g);
+	what = sl_trunk_patience_for(&g->t);
 	for (int k = 0; k < g->n && g->t.goes_on; k++)
-		look_at_clock(g, k);
+		look_at_clock(g, k, what);
 }
 
 enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)

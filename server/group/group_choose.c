@@ -96,6 +96,7 @@ static uint64_t run_steps_of(const struct sl_group *g)
  * run of another length. One that has not done it otherwise gets its last state. */
 static bool is_another_run(const struct sl_group *g)
 {
+	const uint64_t steps = run_steps_of(g);
 	bool done = false;
 
 	for (int k = 0; k < g->n; k++) {
@@ -103,7 +104,7 @@ static bool is_another_run(const struct sl_group *g)
 		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
 
 		done = done || s->state == SL_SEAT_DONE;
-		if (h && (!sl_hello_is_new(h) || (s->state != SL_SEAT_DONE && h->run_steps == run_steps_of(g))))
+		if (h && (!sl_hello_is_new(h) || (s->state != SL_SEAT_DONE && h->run_steps == steps)))
 			return false;
 	}
 	return done;

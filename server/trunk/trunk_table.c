@@ -190,18 +190,26 @@ static bool owes_any(const struct sl_trunk_table *t)
 	return false;
 }
 
-bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k)
+enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t)
+{
+	if (!t->goes_on)
+		return SL_PATIENCE_NONE;
+	if (!t->open)
+		return gather(t).here >= sl_trunk_least(t) ? SL_PATIENCE_LINK : SL_PATIENCE_NONE;
+	if (lacks_ends(t))
+		return SL_PATIENCE_LINK;
+	return !owes_any(t) && sl_trunk_count(t).ready >= sl_trunk_least(t) ? SL_PATIENCE_PART : SL_PATIENCE_NONE;
+}
+
+bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k, enum sl_trunk_patience what)
 {
 	const struct sl_seat *s = &t->seat[k];
 
-	if (!t->goes_on || s->state == SL_SEAT_DONE || s->elsewhere)
+	if (what == SL_PATIENCE_NONE || s->state == SL_SEAT_DONE || s->elsewhere)
 		return false;
-	if (!t->open)
-		return s->link == SL_LINK_NONE && s->state == SL_SEAT_IN && gather(t).here >= sl_trunk_least(t);
-	if (lacks_ends(t))
+	if (what == SL_PATIENCE_LINK)
 		return s->link == SL_LINK_NONE && s->state == SL_SEAT_IN;
-	return !sl_seat_is_ready(t, k) && (s->state == SL_SEAT_IN || s->link != SL_LINK_NONE) && !owes_any(t) &&
-	       sl_trunk_count(t).ready >= sl_trunk_least(t);
+	return !sl_seat_is_ready(t, k) && (s->state == SL_SEAT_IN || s->link != SL_LINK_NONE);
 }
 
 bool sl_trunk_could(const struct sl_trunk_table *t)

@@ -81,8 +81,12 @@ bool sl_trunk_owes(const struct sl_trunk_table *t, int k);
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t);
 /* Members that a step needs; those that are done need not be there. */
 int sl_trunk_least(const struct sl_trunk_table *t);
-/* Whether the group could do without member k what it waits to do; so the time that it waits for k counts. */
-bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k);
+/* What the group could do without members that it waits for, so that the time counts: open without those that have no
+ * LINK, or do the step without those whose PART is missing. */
+enum sl_trunk_patience { SL_PATIENCE_NONE, SL_PATIENCE_LINK, SL_PATIENCE_PART };
+enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t);
+/* Whether the time that it waits for member k counts, by what sl_trunk_patience_for says. */
+bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k, enum sl_trunk_patience what);
 
 /* Whether members wait in vain for others that are done: they do not hold the step at which those finished, who do not
  * come back to repeat earlier ones. who: NULL, or [n]. False in a group that goes on. */

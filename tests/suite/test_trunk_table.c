@@ -234,7 +234,8 @@ static bool happens(struct model *m, enum event what, int k)
 	case GIVE:
 		return gives(m, k, THERE);
 	case TIMER:
-		if (!m->w.up || !m->w.there || m->seat[k].tired || !sl_trunk_waits_for(&m->t, k))
+		if (!m->w.up || !m->w.there || m->seat[k].tired ||
+		    !sl_trunk_waits_for(&m->t, k, sl_trunk_patience_for(&m->t)))
 			return false;
 		m->seat[k].tired = true;
 		return true;

@@ -507,10 +507,12 @@ static bool has_held(const struct model *m, int k)
 
 static void look(struct model *m)
 {
+	const enum sl_trunk_patience what = sl_trunk_patience_for(&m->t);
+
 	for (int k = 0; k < SEATS; k++) {
 		struct sl_seat *s = &m->seat[k];
 
-		if (!sl_trunk_waits_for(&m->t, k))
+		if (!sl_trunk_waits_for(&m->t, k, what))
 			s->tired = s->tired && !m->t.open && s->link == SL_LINK_NONE;
 	}
 }
