@@ -100,11 +100,8 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 	}
 	if (err)
 		return err;
-	if (sl_agreed_gives_ends(&a->agreed)) {
-		r->state = sl_end_layout_state(&r->layout, &r->conf.link.plan->spec);
-		r->conf.link.end_bytes[SL_END_STATE] =
-			sl_remote_seal_bytes(r) + (size_t)r->state.floats * sizeof(float);
-	}
+	r->state = sl_end_layout_state(&r->layout, &r->conf.link.plan->spec);
+	r->conf.link.end_bytes[SL_END_STATE] = sl_remote_seal_bytes(r) + (size_t)r->state.floats * sizeof(float);
 	r->change = calloc((size_t)r->layout.floats + 1, sizeof *r->change);
 	if (!r->change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");

@@ -205,7 +205,7 @@ static enum sl_err settle_share(struct sl_setup *s, struct sl_fail *fail)
 		a->share = sl_agreed_default().share;
 		return SL_OK;
 	}
-	if (s->conf->share_secret[0] && sl_agreed_gives_ends(a)) {
+	if (s->conf->share_secret[0] && sl_agreed_shares_ends(a)) {
 		err = sl_order_secret(s->conf, &s->seal, fail);
 		a->share.seal = err ? 0 : (int)(sl_key_hash(&s->seal, of, sizeof of) % 0xffff) + 1;
 	}

@@ -1,4 +1,4 @@
-/* Who took part in the steps of a group that goes on, as its server says it (docs/WIRE.md, Record). It is the server's
+/* Who took part in the steps of a group, as its server says it (docs/WIRE.md, Record). It is the server's
  * word. Any thread. */
 #ifndef SL_CLIENT_TRAIN_GROUP_RECORD_H
 #define SL_CLIENT_TRAIN_GROUP_RECORD_H

@@ -393,11 +393,11 @@ bool sl_recover_must_wait(struct sl_recover *r, const struct sl_training *run)
 
 /* Refuses a file whose content or disk is at fault, not another plan. A stale state is, too, unless the server has
  * surely stored its own: one that was killed may hold the step as an earlier link made it. A client alone gives up its
- * state only if it has trained, for an older one; a member of a group that goes on always does. */
+ * state only if it has trained, for an older one; a member of a group always does. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
-	const bool group = r->setup->conf->agreed.share.group[0], goes_on = sl_agreed_goes_on(&r->setup->conf->agreed);
-	const bool behind = r->stale && (group ? goes_on : r->past == LINK_TRAINED && r->older);
+	const bool group = r->setup->conf->agreed.share.group[0];
+	const bool behind = r->stale && (group || (r->past == LINK_TRAINED && r->older));
 	const bool at_fault = r->stale ? behind || (!r->certain && !group)
 				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
 

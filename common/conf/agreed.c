@@ -85,11 +85,6 @@ bool sl_agreed_goes_on(const struct sl_agreed *a)
 	return a->share.group[0] && !sl_agreed_is_vertical(a) && a->share.least < 1;
 }
 
-bool sl_agreed_gives_ends(const struct sl_agreed *a)
-{
-	return sl_agreed_shares_ends(a) && sl_agreed_goes_on(a);
-}
-
 int sl_agreed_quorum(const struct sl_agreed *a)
 {
 	if (!sl_agreed_goes_on(a))
@@ -121,7 +116,7 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 	if (is_end_codec(path) || strcmp(path, "share.layers") == 0)
 		return !sl_agreed_shares_ends(a);
 	if (strcmp(path, "share.seal") == 0)
-		return !sl_agreed_gives_ends(a);
+		return !sl_agreed_shares_ends(a);
 	if (sl_agreed_is_share(path))
 		return !a->share.group[0] || sl_agreed_other_mode(a, path) != NULL;
 	return key && class_of[key - keys] == (a->optimizer.kind == SL_CONF_SGD ? ADAM : SGD);

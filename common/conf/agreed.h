@@ -273,9 +273,6 @@ bool sl_agreed_has_role(const struct sl_agreed *a, enum sl_conf_share_role role)
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
 /* Whether a group may do steps without a member. */
 bool sl_agreed_goes_on(const struct sl_agreed *agreed);
-/* Whether a member that missed steps gets the group's head and tail: all have the same, and steps may be done without a
- * member. */
-bool sl_agreed_gives_ends(const struct sl_agreed *agreed);
 int sl_agreed_quorum(const struct sl_agreed *agreed); /* members that a step needs */
 
 /* Writes the agreement; idle keys are left out, whatever they hold. Returns the length without the NUL. */

@@ -440,10 +440,10 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 		return sl_conf_say(why, key_at(i), "belongs to share.mode: %s; this group's is %s: leave this key out",
 				   mode, sl_agreed_modes[c->agreed.share.mode]);
 	}
-	if (c->share_secret[0] && !sl_agreed_is_vertical(&c->agreed) && !sl_agreed_gives_ends(&c->agreed))
+	if (c->share_secret[0] && !sl_agreed_is_vertical(&c->agreed) && !sl_agreed_shares_ends(&c->agreed))
 		return sl_conf_say(why, "share.secret",
 				   "belongs to share.mode: vertical, and to heads and tails that the server stores: of "
-				   "share.ends: step or round, with share.least below 1; leave this key out");
+				   "share.ends: step or round; leave this key out");
 	if (!sl_agreed_shares_ends(&c->agreed)) {
 		static const char *const of_ends[] = {"codec.end_grad", "codec.end_mean", "share.layers"};
 

@@ -1,6 +1,6 @@
-/* What crosses in a group beside passes, in any state after Welcome. In one that goes on: head and tail, which one
- * member hands over and another one, or the store, gets; and the record of who took part. In any: reports of figures.
- */
+/* What crosses in a group beside passes, in any state after Welcome. Where heads and tails are shared: head and tail,
+ * which one member hands over and another one, or the store, gets. In any: the record of who took part, and reports of
+ * figures. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -49,25 +49,25 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
-	const bool comes = g->what == GROUP_REJOIN, with_ends = comes && g->gift == GIFT_WHOLE;
 	const uint64_t begin = g->trunk.r.seat[k].number;
 
 	come_again(g); /* does not free the group: the job under way has a reference */
-	p->got = with_ends ? g->gift_from : FROM_NOBODY;
+	p->got = g->gift == GIFT_WHOLE ? g->gift_from : FROM_NOBODY;
 	sl_trunk_welcome(&g->t, k, begin);
 	sl_group_clock_welcomed(g, k);
 	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* in serial they are known before step 0 */
 		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 	if (p->m)
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
-							     .next_step = comes ? g->held : begin,
-							     .first_step = begin,
-							     .ends = with_ends,
-							     .made = seat->made,
-							     .branch = g->branch,
-							     .common = g->what == GROUP_CHOOSE && g->common,
-							     .need_weights = g->need_weights});
+		sl_port_event(p->m->port,
+			      &(struct sl_event){.kind = SL_EV_JOINED,
+						 .next_step = g->held,
+						 .first_step = begin,
+						 .ends = g->gift == GIFT_WHOLE,
+						 .made = seat->made,
+						 .branch = g->branch,
+						 .common = sl_trunk_needs_all(&g->t) && begin == g->trunk.from,
+						 .need_weights = g->need_weights});
 	sl_group_tell_record(g, k);
 }
 
@@ -128,7 +128,7 @@ void sl_group_attend(struct sl_group *g)
 	sl_group_advance(g);
 }
 
-/* The trunk trains from the chosen step on. If the group goes on, members that are here come one by one (COME). */
+/* The trunk trains from the chosen step on. Members that are here come one by one (COME). */
 static void opens(struct sl_group *g)
 {
 	int here = 0;
@@ -137,8 +137,6 @@ static void opens(struct sl_group *g)
 		struct sl_seat *s = &g->t.seat[k];
 
 		here += s->link == SL_LINK_JOINING;
-		if (!sl_group_goes_on(g))
-			continue;
 		s->state = g->trunk.r.seat[k].state;
 		s->ends_at = g->trunk.r.seat[k].ends_at;
 		s->missed = sl_group_log_missed(&g->log, k);
@@ -157,7 +155,7 @@ static void opens(struct sl_group *g)
 		       g->t.step);
 }
 
-/* In a group that goes on the checkpoint that was chosen has the turns of members that are not here. */
+/* The checkpoint that was chosen has the turns of members that are not here. */
 static bool knows_turns(struct sl_group *g, struct sl_fail *why)
 {
 	for (int k = 0; k < g->n; k++)
@@ -173,30 +171,24 @@ static void chosen(struct sl_group *g)
 		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	if (g->came_of == MET_VOID)
 		return; /* a session ended meanwhile: its member is awaited */
-	if (g->stranger >= 0) {
-		sl_group_end_member(&g->member[g->stranger], &g->fail);
+	if (g->odd >= 0) {
+		sl_group_end_member(&g->member[g->odd], &g->fail);
 	} else if (g->err) {
 		end_all(g, -1, &g->fail);
-	} else if (sl_group_goes_on(g) && !knows_turns(g, &why)) {
+	} else if (!g->groups->ranks && !knows_turns(g, &why)) {
 		end_all(g, -1, &why);
 	} else {
 		opens(g);
 		come_again(g); /* does not free the group: the job under way has a reference */
 		stay(g);
-		for (int k = 0; k < g->n && g->t.open && !sl_group_goes_on(g); k++)
-			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING)
-				welcome(g, k);
 	}
 }
 
 static void rejoined(struct sl_group *g)
 {
 	struct sl_group_member *p = &g->member[g->which];
-	const bool back = !g->err && (g->came == SL_COME_BACK || g->came == SL_COME_LONGER);
+	const bool back = !g->err && g->came == SL_COME_BACK;
 
-	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
-		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
-			g->t.seat[k].state = SL_SEAT_IN;
 	if (g->gift == GIFT_WRONG)
 		g->member[g->giver].answer = ANSWER_WRONG;
 	if (!p->m || (g->t.seat[g->which].link != SL_LINK_JOINING && g->t.seat[g->which].link != SL_LINK_GIVEN))
@@ -285,7 +277,7 @@ static void applied(struct sl_group *g)
 		return;
 	g->t.step = g->trunk.r.done;
 	g->pass.on = false;
-	if (sl_group_goes_on(g) && g->ends && g->trunk.checkpointed && !g->due) {
+	if (sl_group_gives(g) && g->trunk.checkpointed && !g->due) {
 		g->due = g->t.step;
 		g->giver = -1;
 	}
@@ -295,13 +287,12 @@ static void applied(struct sl_group *g)
 	for (int k = g->first; k < g->end; k++) {
 		const bool part = g->trunk.r.seat[k].number == g->t.step;
 
-		if (sl_group_goes_on(g))
-			sl_group_clock_stepped(g, k, part);
+		sl_group_clock_stepped(g, k, part);
 		if (g->fold.part[k].left_out)
 			tell_spoiled(g, k);
 		else if (part)
 			took_part(g, k);
-		else if (sl_group_goes_on(g))
+		else
 			sl_group_note_late(g, k);
 	}
 }
@@ -331,7 +322,7 @@ static void stored(struct sl_group *g)
 static void kept(struct sl_group *g)
 {
 	g->t.stored = g->trunk.r.complete;
-	if (!g->ends || !g->trunk.checkpointed)
+	if (!sl_group_gives(g) || !g->trunk.checkpointed)
 		return;
 	g->due = g->t.step;
 	g->giver = -1;
@@ -404,7 +395,7 @@ static void begin_apply(struct sl_group *g)
 		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
 						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
 						    .counts = s ? sl_session_counts(s) : 0,
-						    .lost = sl_group_goes_on(g) && !g->member[k].m};
+						    .lost = !sl_trunk_needs_all(&g->t) && !g->member[k].m};
 		g->checkpoint = g->checkpoint || (s && s->keep == SL_KEEP_ASKED);
 	}
 	sl_group_tell(g->groups);
@@ -459,7 +450,7 @@ static bool must_keep(struct sl_group *g)
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	bool waits = false;
 
-	for (int k = 0; k < g->n && g->t.open && g->t.goes_on && g->t.keeps && !g->due; k++)
+	for (int k = 0; k < g->n && g->t.open && g->t.keeps && !g->due; k++)
 		waits = waits || (g->t.seat[k].asks && g->t.seat[k].given && g->t.stored < g->t.seat[k].number);
 	if (!waits || now_ms - g->tried_ms < KEEP_AGAIN_MS)
 		return false;
@@ -469,14 +460,9 @@ static bool must_keep(struct sl_group *g)
 
 static void choose(struct sl_group *g)
 {
-	struct sl_fail why;
-
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
-	if (g->groups->ranks || sl_group_goes_on(g) || sl_group_turns_fit(g, &why)) /* else a checkpoint knows them */
-		post(g, GROUP_CHOOSE, 0);
-	else
-		end_all(g, -1, &why);
+	post(g, GROUP_CHOOSE, 0);
 }
 
 /* Lets the ranks meet if a member of this rank has to go back, or another rank calls. */
@@ -532,18 +518,8 @@ void sl_group_advance(struct sl_group *g)
 	sl_group_tell(g->groups);
 }
 
-/* Ends those members, after they have waited for others in vain. */
-static void give_up(struct sl_group *g, const bool who[], const struct sl_fail *why)
-{
-	sl_trunk_gathers(&g->t);
-	for (int k = g->first; k < g->end; k++)
-		if (who[k])
-			sl_group_end_member(&g->member[k], why);
-}
-
 void sl_group_list_tick(struct sl_group_list *gs)
 {
-	bool who[SL_CONF_SHARE_CLIENTS];
 	struct sl_fail why;
 
 	if (gs->ranks)
@@ -557,9 +533,9 @@ void sl_group_list_tick(struct sl_group_list *gs)
 			come_again(g);
 			continue;
 		}
-		if (g->what == GROUP_IDLE && sl_group_gives_up(g, who, &why))
-			give_up(g, who, &why);
-		else if ((g->t.open || sl_group_goes_on(g)) && g->what == GROUP_IDLE)
+		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &why))
+			end_all(g, -1, &why);
+		else if (g->what == GROUP_IDLE)
 			sl_group_advance(g);
 	}
 }

@@ -20,10 +20,10 @@ static bool is_elsewhere(const struct sl_group *g, int k)
 
 /* ---- how long a step waits for a member
  *
- * A group that goes on waits for a member as long as that member's usual steps predict (share.patience_s). Time counts
- * from when the group could do the step without it. A member that is late again and again has a credit: its patience at
- * most, less what the group has waited for it, and more by a tenth of the steps that it is in. So it delays a run by a
- * tenth at most. */
+ * Unless each step needs all, a group waits for a member as long as that member's usual steps predict
+ * (share.patience_s). Time counts from when the group could do the step without it. A member that is late again and
+ * again has a credit: its patience at most, less what the group has waited for it, and more by a tenth of the steps
+ * that it is in. So it delays a run by a tenth at most. */
 
 /* While members gather, after a restart of the server: their back-off is at most 32 s. */
 enum { USUAL_STEPS = 10, PATIENCE_LEAST_MS = 10000, GATHERS_MS = 40000, REFILL = 10 };
@@ -93,8 +93,8 @@ void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
 /* Whether the others wait for the member, or would. */
 static bool is_missed(const struct sl_group *g, int k)
 {
-	return g->t.seat[k].state == SL_SEAT_IN ||
-	       (g->t.seat[k].state == SL_SEAT_NEVER && sl_group_goes_on(g) && !g->t.open) || sl_trunk_owes(&g->t, k);
+	return g->t.seat[k].state == SL_SEAT_IN || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open) ||
+	       sl_trunk_owes(&g->t, k);
 }
 
 /* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
@@ -121,24 +121,12 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 	return refused;
 }
 
-/* How long to wait: share.wait_s; 0: for ever. A member that is left behind waits less, but long enough for the others
- * to come again: the server may have died before they heard that they are done. */
-static uint64_t patience_of(const struct sl_group *g, bool left_behind)
+bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 {
-	const uint64_t ms = (uint64_t)g->agreed.share.wait_s * 1000;
-
-	return left_behind && (!ms || ms > SL_GROUP_COME_AGAIN_MS) ? SL_GROUP_COME_AGAIN_MS : ms;
-}
-
-bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
-{
-	const uint64_t now = now_ms(g);
-	uint64_t patience_ms;
+	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000;
 	char missing[400];
-	const bool left_behind = sl_trunk_left_behind(&g->t, who);
 	bool waits = false, refused;
 
-	patience_ms = patience_of(g, left_behind);
 	for (int k = g->first; k < g->end; k++)
 		waits = waits || (g->t.open ? sl_trunk_owes(&g->t, k) && g->t.seat[k].link == SL_LINK_NONE
 					    : g->t.seat[k].link == SL_LINK_JOINING);
@@ -147,12 +135,6 @@ bool sl_group_gives_up(struct sl_group *g, bool who[], struct sl_fail *why)
 	if (!waits || !patience_ms || now - g->wait_ms < patience_ms)
 		return false;
 	g->wait_ms = 0;
-	if (left_behind) {
-		(void)sl_fail_at(why, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name, g->t.gone_at,
-				 sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
-		return true;
-	}
-	memset(who, true, (size_t)g->n);
 	refused = list_missing(g, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
@@ -191,7 +173,6 @@ static struct sl_trunk_far hear_far(const struct sl_group *g)
 		far.ready += same ? w->ready : 0;
 		if (!ours || ours->unsafe_end < far.unsafe_end) /* 0 if nothing is known: then nobody may leave */
 			far.unsafe_end = ours ? ours->unsafe_end : 0;
-		far.safe += ours ? ours->safe : 0;
 	}
 	return far;
 }
@@ -204,7 +185,7 @@ static void look(struct sl_group *g)
 		g->t.seat[k].elsewhere = is_elsewhere(g, k);
 	g->t.far = hear_far(g);
 	what = sl_trunk_patience_for(&g->t);
-	for (int k = 0; k < g->n && g->t.goes_on; k++)
+	for (int k = 0; k < g->n && !sl_trunk_needs_all(&g->t); k++)
 		look_at_clock(g, k, what);
 }
 
@@ -220,8 +201,8 @@ void sl_group_leaving(struct sl_group *g)
 		const struct sl_seat *s = &g->t.seat[k];
 
 		g->part[k].m = sl_trunk_may_leave(&g->t, k) ? g->member[k].m : NULL;
-		g->part[k].leaves = g->t.goes_on ? g->part[k].m && !g->t.keeps
-						 : s->given && s->asks && (g->part[k].m || s->link == SL_LINK_NONE);
+		g->part[k].leaves = s->given && s->asks && s->link == SL_LINK_NONE; /* its model is written */
+		g->part[k].leaves = g->part[k].leaves || (g->part[k].m && !g->t.keeps);
 	}
 }
 
@@ -256,10 +237,7 @@ static void tell_step(struct sl_group *g, struct sl_group_word *word)
 
 static void tell_end(const struct sl_group *g, struct sl_group_word *word)
 {
-	const struct sl_trunk_far own = sl_trunk_tell(&g->t);
-
-	word->unsafe_end = own.unsafe_end;
-	word->safe = own.safe;
+	word->unsafe_end = sl_trunk_unsafe_end(&g->t);
 }
 
 void sl_group_tell(struct sl_group_list *gs)
@@ -350,7 +328,7 @@ void sl_group_say_here(const struct sl_group *g, int who)
 /* Which member without a link is owed the step under way, so that the others wait for it; -1: none. */
 static int find_owed(const struct sl_group *g)
 {
-	for (int k = 0; k < g->n && g->t.open; k++)
+	for (int k = g->first; k < g->end && g->t.open; k++)
 		if (sl_trunk_owes(&g->t, k) && !g->member[k].m)
 			return k;
 	return -1;
@@ -358,7 +336,7 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	const int owed = sl_group_goes_on(g) ? find_owed(g) : -1;
+	const int owed = find_owed(g);
 	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
 	int here = 0;
 	bool is_short;
@@ -372,7 +350,7 @@ void sl_group_say_short(struct sl_group *g)
 	g->said_owed = owed;
 	for (int k = 0; k < g->n; k++)
 		here += g->member[k].m != NULL;
-	is_short = sl_group_goes_on(g) && g->t.open && owed < 0 && here && here < sl_trunk_least(&g->t);
+	is_short = !sl_trunk_needs_all(&g->t) && g->t.open && owed < 0 && here && here < sl_trunk_least(&g->t);
 	if (is_short && !g->said_short)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d",
@@ -382,16 +360,10 @@ void sl_group_say_short(struct sl_group *g)
 
 /* ---- the end of members' runs
  *
- * A member that is done does not come back. If another one is killed before its own last checkpoint is on its disk, the
- * steps since then cannot be repeated without the first. So a member that fetches the weights of its last step thereby
- * says that its state is on its disk. It gets these weights once all members whose runs end there have said so.
- *
- * Where the server could not store that step, no member has a checkpoint of it either. Then all get their weights,
- * write their models, and ask again: they may leave once all have done so. A member that dies before finds the others
- * there.
- *
- * A group that goes on needs none of this, since the server has heads and tails: its members may leave once the state
- * behind their last step is stored. Until then they have their weights, and wait.
+ * A member may leave once the state behind its last step is stored, since others can then get it from the store. Until
+ * then it has its weights, and waits. Where nobody can give a member its head and tail, another one that is killed may
+ * have to do its last steps again, for which it needs all. So there a member gets its weights once all members whose
+ * runs end there have said, by asking for theirs, that their states are on their disks.
  *
  * Every checkpoint says who may leave, and a group that goes on from it does not wait for those. The checkpoint is on
  * the disk before such a member gets its last weights. So this holds whenever the server dies, whether or not it has
@@ -478,7 +450,7 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	(void)list_missing(g, out->missing, sizeof out->missing);
 	out->member = k;
 	out->members = g->n;
-	out->members_least = sl_group_goes_on(g) ? g->t.quorum : 0;
+	out->members_least = sl_trunk_needs_all(&g->t) ? 0 : g->t.quorum;
 	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
 	for (int i = 0; i < g->n; i++)
 		out->members_here += g->member[i].m != NULL;

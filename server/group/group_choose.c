@@ -66,15 +66,18 @@ static enum sl_err clear_moments(struct sl_group *g)
 	return err;
 }
 
-static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
+/* held: as members hold it, so each that is here must have made it. */
+static enum sl_err take(struct sl_group *g, uint64_t step, bool held, struct sl_fail *fail)
 {
-	struct sl_group *g = arg;
 	enum sl_err err = sl_exec_set_done(g->trunk.exec, step);
 
 	if (!err && step)
 		err = sl_group_read(g, step, fail);
 	else if (!err)
 		err = clear_moments(g);
+	for (int k = g->first; k < g->end && !err && step && held; k++)
+		if (g->seat[k].m && sl_group_is_foreign(g, k))
+			err = SL_ERR_NOINPUT;
 	if (!err && !step && !sl_group_has_sessions(g))
 		err = sl_fail_set(fail, SL_ERR_NOINPUT, "nobody is here who knows the first weights");
 	else if (!err && !step)
@@ -82,7 +85,10 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 	return sl_group_all_took(g, step, err, fail);
 }
 
-/* ---- groups that go on */
+static enum sl_err take_held(void *arg, uint64_t step, struct sl_fail *fail)
+{
+	return take(arg, step, true, fail);
+}
 
 /* Steps of the run in the store: behind them its members were done. */
 static uint64_t run_steps_of(const struct sl_group *g)
@@ -137,7 +143,7 @@ static enum sl_err take_complete(struct sl_group *g, uint64_t step, struct sl_fa
 {
 	const enum sl_err lacks = g->ends ? sl_group_load_ends(g, step, fail) : SL_OK;
 	const struct sl_fail why = *fail;
-	const enum sl_err err = lacks && lacks != SL_ERR_NOINPUT ? lacks : take_up(g, step, fail);
+	const enum sl_err err = lacks && lacks != SL_ERR_NOINPUT ? lacks : take(g, step, false, fail);
 
 	if (err || !lacks || one_holds(g, step))
 		return err;
@@ -194,40 +200,24 @@ static bool lacks_some(const struct sl_group *g)
 	return false;
 }
 
-static enum sl_err choose_complete(struct sl_group *g, struct sl_fail *fail)
+static enum sl_err choose_complete(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
-	struct sl_records *r = &g->trunk.r;
-	uint64_t step = 0;
-	enum sl_err err = is_another_run(g) ? SL_OK : take_newest(g, &step, fail);
+	enum sl_err err = is_another_run(g) ? SL_OK : take_newest(g, step, fail);
 
-	if (!err && !step)
+	if (!err && !*step)
 		err = check_lost(g, fail);
-	if (!err && !step && lacks_some(g)) {
+	if (!err && !*step && lacks_some(g)) {
 		g->came_of = MET_VOID;
 		g->anew = true;
 		return SL_OK;
 	}
-	if (!err && !step)
-		err = take_up(g, 0, fail);
-	if (err)
-		return err;
-	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-	r->done = g->trunk.from = r->on_disk = step;
-	r->complete = !g->ends || g->ends->state_of == step ? step : complete_below(g, step);
-	g->has_weights = g->has_weights || step;
-	sl_group_log_cut(&g->log, step);
-	for (int k = 0; k < g->n; k++) {
-		if (!step) { /* another run, or the first one */
-			r->seat[k].state = SL_SEAT_NEVER;
-			r->seat[k].ends_at = 0;
-		} else if (!g->seat[k].m && r->seat[k].state == SL_SEAT_IN) {
-			r->seat[k].state = SL_SEAT_AWAY;
-		}
-	}
-	return SL_OK;
+	if (!err && !*step)
+		err = take(g, 0, false, fail);
+	SL_FAILPOINT(err ? SL_FP_NONE : SL_FP_SERVER_CHOSEN);
+	return err;
 }
 
-/* ---- groups that wait for all */
+/* ---- steps that all hold */
 
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
@@ -249,36 +239,14 @@ void sl_group_list_stored(struct sl_group *g)
 		g->stored[g->trunk.r.n_stored++] = file;
 }
 
-/* The member to refuse when others go on from an earlier run; -1: none. Its seat belongs to another run; or it begins
- * anew although it had a checkpoint; or it holds none of the others' steps, and may be behind them. A member that was
- * killed before its first checkpoint is not refused: all begin anew with it. */
-static int find_stranger(struct sl_group *g, struct sl_fail *fail)
+/* Sets the records by the newest file that can be read, for those that are done, and not here. */
+static void read_records(struct sl_group *g)
 {
 	struct sl_fail why;
-	int others = 0, who;
 
-	for (int k = g->first; k < g->end; k++)
-		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
-	sl_group_list_stored(g);
-	if (!others || !g->trunk.r.n_stored || sl_exec_set_done(g->trunk.exec, g->stored[0]) ||
-	    sl_group_read(g, g->stored[0], &why))
-		return -1;
-	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
-			return k;
-	who = sl_records_stranger(&g->trunk.r);
-	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
-		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-				 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on "
-				 "with its log.dir; or all members begin anew with --fresh",
-				 g->name, who);
-	else if (who >= 0)
-		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-				 "member %d goes on from step %" PRIu64
-				 ", and group %s from a checkpoint that this member does not hold: all members can "
-				 "begin anew with --fresh",
-				 who, sl_group_hello(g, who)->held[0], g->name);
-	return who;
+	for (int i = 0; i < g->trunk.r.n_stored; i++)
+		if (!sl_exec_set_done(g->trunk.exec, g->stored[i]) && !sl_group_read(g, g->stored[i], &why))
+			return;
 }
 
 static void begin_branch(struct sl_group *g)
@@ -290,121 +258,139 @@ static void begin_branch(struct sl_group *g)
 	g->branch = branch >> 2 | 1; /* never 0, and not SL_MADE_UNKNOWN */
 }
 
-/* Whether all can go on from `step` without the members that are not here. */
-static bool can_do_without(const struct sl_group *g, uint64_t step)
+/* A member whose seat is another client's, while others go on; -1: none. */
+static int find_stranger(const struct sl_group *g, struct sl_fail *fail)
 {
-	char left[SL_KEEP_SEATS] = "";
-	const bool noted =
-		sl_records_gone(&g->trunk.r) && g->groups->ranks && sl_keep_read_seats_at(&g->trunk.keep, step, left);
+	int others = 0;
 
-	return sl_records_can_begin(&g->trunk.r, step, noted ? left : NULL);
+	for (int k = g->first; k < g->end; k++)
+		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
+	for (int k = g->first; k < g->end && others; k++)
+		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
+			return k;
+	return -1;
 }
 
 /* For a rank without members: the steps that its store has. */
-static int steps_stored(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
-	uint64_t file = UINT64_MAX;
+	const bool here = sl_group_has_sessions(g);
+	const struct sl_hello *h = here ? sl_group_hello(g, sl_group_first_here(g)) : NULL;
+	const uint64_t *from = here ? h->held : g->stored;
+	const int most = here ? (int)h->n_held : g->trunk.r.n_stored;
 	int n = 0;
 
-	while (n < SL_GROUP_STEPS && g->trunk.keep.dir[0] &&
-	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
-		if (can_do_without(g, file))
-			step[n++] = file;
+	for (int i = 0; i < most && n < SL_GROUP_STEPS; i++)
+		if (from[i] >= sl_records_left_at(&g->trunk.r) && all_hold(g, from[i]))
+			step[n++] = from[i];
 	return n;
 }
 
-static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+/* Where nobody can give a member head and tail. */
+static enum sl_err refuse_odd(struct sl_group *g, struct sl_fail *fail)
 {
-	const struct sl_hello *h;
-	int n = 0;
+	if (g->odd < 0)
+		return sl_fail_set(fail, g->some_gone && g->trunk.keep.dir[0] ? SL_ERR_BUSY : SL_ERR_MISMATCH,
+				   "group %s cannot go on: there is no checkpoint that all its members and this server "
+				   "hold%s. They can begin anew with --fresh",
+				   g->name, g->trunk.keep.dir[0] ? "" : ": it has no `store`");
+	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+			  "member %d does not hold the checkpoint from which group %s goes on: --resume goes on with "
+			  "its log.dir; or all members begin anew with --fresh",
+			  g->odd, g->name);
+}
 
-	if (!sl_group_has_sessions(g))
-		return steps_stored(g, step);
-	h = sl_group_hello(g, sl_group_first_here(g));
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (all_hold(g, h->held[i]) && can_do_without(g, h->held[i]))
-			step[n++] = h->held[i];
-	return n;
+/* All go on from the newest step that all members hold and the store has, or from 0. NOINPUT: there is none. */
+static enum sl_err choose_held(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+{
+	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
+	const struct sl_trunk_taker taker = {take_held, g, whose};
+	uint64_t held[SL_GROUP_STEPS] = {0};
+	enum sl_err err;
+	int n, i;
+
+	snprintf(whose, sizeof whose, "group %s: ", g->name);
+	sl_group_list_stored(g);
+	read_records(g);
+	g->odd = find_stranger(g, fail);
+	if (g->odd >= 0) /* the other ranks wait */
+		return SL_ERR_MISMATCH;
+	n = steps_held(g, held);
+	g->odd = n || !sl_group_needs_files(g) ? -1 : sl_records_odd(&g->trunk.r);
+	if (g->odd >= 0)
+		return refuse_odd(g, fail);
+	n = sl_group_common_steps(g, held, n);
+	if (g->groups->ranks && !sl_group_turns_fit(g, fail)) /* now the turns of all ranks' members are known */
+		return SL_ERR_MISMATCH;
+	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
+	if (err)
+		return err;
+	*step = held[i];
+	if (*step && sl_group_gives(g))
+		(void)!sl_group_load_ends(g, *step, fail); /* it may be complete */
+	return SL_OK;
+}
+
+/* What members hold counts where each step needs all. If one has lost its files, it gets head and tail from the newest
+ * complete checkpoint, or goes on with its own. */
+static enum sl_err choose(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+{
+	enum sl_err err = sl_trunk_needs_all(&g->t) ? choose_held(g, step, fail) : SL_ERR_NOINPUT;
+
+	if (err != SL_ERR_NOINPUT)
+		return err;
+	if (sl_group_needs_files(g))
+		return refuse_odd(g, fail);
+	err = choose_complete(g, step, fail);
+	g->trunk.r.fixed = *step; /* one of them holds none of the others' steps */
+	return err;
 }
 
 static void begin_from(struct sl_group *g, uint64_t step)
 {
-	sl_records_begin(&g->trunk.r, step);
-	if (g->trunk.keep.dir[0]) /* later checkpoints now belong to an abandoned history */
-		sl_keep_remove_later(&g->trunk.keep, step);
-	g->trunk.from = step;
+	struct sl_records *r = &g->trunk.r;
+
+	r->done = r->on_disk = g->trunk.from = step;
+	r->complete = !sl_group_gives(g) || g->ends->state_of == step ? step : complete_below(g, step);
 	g->has_weights = g->has_weights || step;
-}
-
-/* All go on from the newest step that all members hold and the store has, or from 0. */
-static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
-{
-	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
-	const struct sl_trunk_taker taker = {take_up, g, whose};
-	uint64_t held[SL_GROUP_STEPS] = {0};
-	const int n = sl_group_common_steps(g, held, steps_held(g, held));
-	int i;
-	enum sl_err err;
-
-	snprintf(whose, sizeof whose, "group %s: ", g->name);
-	if (!sl_group_turns_fit(g, fail)) /* now the turns of all ranks' members are known */
-		return SL_ERR_MISMATCH;
-	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
-	if (err == SL_ERR_NOINPUT && sl_records_gone(&g->trunk.r) && !g->groups->ranks)
-		return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
-				  g->trunk.r.gone_at, g->ends ? ": their model is its model, too" : "");
-	if (err == SL_ERR_NOINPUT) /* BUSY: members that are done may come again, and hold a step that is stored here */
-		return sl_fail_set(fail, g->some_gone && g->trunk.keep.dir[0] ? SL_ERR_BUSY : SL_ERR_MISMATCH,
-				   "no common step for group %s to go on from: all members hold%s, and this server "
-				   "holds none of them%s",
-				   g->name, tried[0] ? tried : " none",
-				   g->trunk.keep.dir[0] ? "" : ": it has no `store`");
-	if (err)
-		return err;
-	begin_from(g, held[i]);
-	g->common = i == 0;
-	return SL_OK;
+	sl_group_log_cut(&g->log, step);
+	for (int k = 0; k < g->n; k++) {
+		if (!step) { /* another run, or the first one */
+			r->seat[k].state = SL_SEAT_NEVER;
+			r->seat[k].ends_at = 0;
+		} else if (!g->seat[k].m && r->seat[k].state == SL_SEAT_IN && !sl_trunk_needs_all(&g->t)) {
+			r->seat[k].state = SL_SEAT_AWAY;
+		}
+	}
 }
 
 /* A session ended before the job began: its member is awaited. */
 static bool some_lost(const struct sl_group *g)
 {
 	for (int k = g->first; k < g->end; k++)
-		if (!g->seat[k].m &&
-		    (sl_group_goes_on(g) ? g->part[k].m != NULL : g->trunk.r.seat[k].state == SL_SEAT_IN))
+		if (!g->seat[k].m && g->part[k].m)
 			return true;
 	return false;
 }
 
-static enum sl_err choose_common(struct sl_group *g)
-{
-	bool all = true;
-
-	for (int k = g->first; k < g->end; k++)
-		all = all && g->seat[k].m;
-	if (all)
-		sl_records_await_all(&g->trunk.r);
-	g->stranger = find_stranger(g, &g->fail);
-	return g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
-}
-
 void sl_group_run_choose(struct sl_group *g)
 {
-	g->stranger = -1;
-	g->need_weights = g->common = g->anew = false;
+	uint64_t step = 0;
+
+	g->odd = -1;
+	g->need_weights = g->anew = false;
 	g->came_of = some_lost(g) ? MET_VOID : MET_GO;
 	if (g->came_of == MET_VOID)
 		return;
 	begin_branch(g);
 	g->trunk.r.fixed = 0;
-	g->err = sl_group_goes_on(g) ? choose_complete(g, &g->fail) : choose_common(g);
+	g->err = choose(g, &step, &g->fail);
 	if (g->came_of == MET_VOID)
 		return;
+	if (!g->err)
+		begin_from(g, step);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
-	for (int k = g->first; k < g->end && !g->err && !sl_group_goes_on(g); k++)
-		if (g->seat[k].m)
-			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	if (!g->err && g->trunk.r.on_disk)

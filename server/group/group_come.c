@@ -33,8 +33,6 @@ static uint64_t newest_held(const struct sl_group *g, int k)
 	return step;
 }
 
-/* ---- a group that goes on */
-
 /* It does not hold the state before the group's step. So it gets the group's head and tail, or goes on with its own,
  * and its codecs begin anew. */
 static void come_anew(struct sl_group *g)
@@ -48,7 +46,6 @@ static void come_anew(struct sl_group *g)
 		return;
 	}
 	g->gift = g->ends && g->trunk.r.done ? GIFT_WHOLE : GIFT_NONE;
-	g->came = g->gift ? SL_COME_HERE : SL_COME_OWN;
 	sl_group_forget_codecs(g, k);
 	record->number = g->trunk.r.done;
 	g->seat[k].made = g->gift ? g->gift_branch | SL_MADE_ANEW : g->trunk.r.done ? SL_MADE_UNKNOWN : 0;
@@ -92,12 +89,21 @@ static void go_on(struct sl_group *g)
 	g->seat[g->which].copied = true;
 }
 
-static void come_on(struct sl_group *g)
+/* It does not hold what the others do, and nobody can give it head and tail. Unless others have left since, who do not
+ * repeat steps: then it goes on with its own, if it has not written its model. */
+static bool needs_its_files(const struct sl_group *g)
+{
+	const struct sl_record *s = &g->trunk.r.seat[g->which];
+	const bool was_done = g->t.own && s->state == SL_SEAT_DONE && !sl_hello_holds(s->hello, s->number);
+
+	return was_done || (sl_group_needs_files(g) && (g->ends || !sl_records_left_at(&g->trunk.r)));
+}
+
+static void come(struct sl_group *g)
 {
 	struct sl_record *record = &g->trunk.r.seat[g->which];
 	const struct sl_hello *h = record->hello;
 
-	g->came = SL_COME_HERE;
 	g->held = record->number;
 	if (sl_group_is_another_run(g, g->which, h)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_BUSY,
@@ -110,76 +116,27 @@ static void come_on(struct sl_group *g)
 		return;
 	if (holds_state(g))
 		go_on(g);
-	else if (!g->trunk.r.done && !sl_hello_holds(h, 0))
-		g->err =
-			sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				   "member %d goes on from step %" PRIu64 ", and group %s begins anew: this member can "
-				   "begin anew with --fresh",
-				   g->which, h->held[0], g->name);
+	else if (sl_trunk_needs_all(&g->t) && (!record->foreign || sl_hello_is_new(h)) &&
+		 sl_records_can_go_back(&g->trunk.r, g->which))
+		g->came = SL_COME_BACK;
+	else if ((!g->trunk.r.done && !sl_hello_holds(h, 0)) || needs_its_files(g))
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0],
+				    g->name,
+				    record->state == SL_SEAT_DONE ? "has done its run, and this member, too"
+				    : g->trunk.r.done             ? "has no checkpoint that it holds, too"
+						      : "begins anew: this member can begin anew with --fresh");
 	else
 		come_anew(g);
-	if (!g->err && g->came != SL_COME_LATER) {
+	if (!g->err && g->came != SL_COME_LATER && g->came != SL_COME_BACK) {
 		record->state = SL_SEAT_IN;
 		record->ends_at = h->run_steps;
 	}
 }
 
-/* ---- a group that waits for all */
-
-/* Others have left since the member's step, and do not repeat steps: it goes on with the head and tail that it has. */
-static void come_with_own(struct sl_group *g)
-{
-	struct sl_group_seat *seat = &g->seat[g->which];
-
-	if (g->ends) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
-				    g->trunk.r.fixed, "");
-		return;
-	}
-	sl_log_limited(SL_LOG_WARN, "ends-behind",
-		       "group %s: member %d goes on with the head and tail of step %" PRIu64
-		       ": other members have done their runs since, so nobody goes back",
-		       g->name, g->which, g->held);
-	seat->made = SL_MADE_UNKNOWN;
-	sl_group_forget_codecs(g, g->which);
-	reset_copy(g, !sl_group_own_moments(g)); /* it may have done a step of the round under way */
-}
-
-static void come_back(struct sl_group *g)
-{
-	const struct sl_record *record = &g->trunk.r.seat[g->which];
-	const bool was_done = record->state == SL_SEAT_DONE;
-	uint64_t newest;
-
-	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
-	g->held = g->came == SL_COME_HERE ? record->number : newest;
-	if (g->came == SL_COME_LOST)
-		g->err = sl_fail_at(
-			&g->fail, "share.member", SL_ERR_MISMATCH,
-			"group %s trains already, and member %d begins anew: --resume goes on with its log.dir",
-			g->name, g->which);
-	else if (g->came == SL_COME_NOWHERE && was_done)
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH, SL_GROUP_LEFT_BEHIND, g->name,
-				    record->number, g->ends ? ": their model is its model, too" : "");
-	else if (g->came == SL_COME_NOWHERE)
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s "
-				    "has no checkpoint of a step that this member and the others hold",
-				    g->which, newest ? newest : record->hello->held[0], g->name);
-	else if (g->came == SL_COME_HERE && was_done)
-		reset_copy(g, true);
-	else if (g->came == SL_COME_OWN)
-		come_with_own(g);
-	if (!g->err && g->came == SL_COME_HERE)
-		give_codecs(g);
-	if (!g->err)
-		sl_record_came(&g->trunk.r, g->which, g->came);
-}
-
 void sl_group_run_return(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
-	bool back;
 
 	g->came = SL_COME_HERE;
 	g->gift = GIFT_NONE;
@@ -190,14 +147,8 @@ void sl_group_run_return(struct sl_group *g)
 		return;
 	}
 	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
-	if (sl_group_goes_on(g)) {
-		come_on(g);
-	} else {
-		sl_group_list_stored(g);
-		come_back(g);
-	}
-	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER || g->came == SL_COME_LATER;
-	seat->fresh = g->err || back;
+	come(g);
+	seat->fresh = g->err || g->came == SL_COME_BACK || g->came == SL_COME_LATER;
 	if (!seat->fresh)
 		sl_group_note_owner(g, g->which);
 }

@@ -23,9 +23,8 @@ static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 	m->ends.change = calloc((size_t)l->floats + 1, sizeof *m->ends.change);
 	if (!m->ends.change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
-	sl_port_end_runs(m->port,
-			 (size_t[SL_END_RUNS]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound,
-					       sl_group_goes_on(m->group) ? sl_member_ends_state_bytes(m) : 0});
+	sl_port_end_runs(m->port, (size_t[SL_END_RUNS]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound,
+							sl_member_ends_state_bytes(m)});
 	return SL_OK;
 }
 
@@ -64,8 +63,7 @@ static enum sl_err reserve(struct sl_group *g, const struct sl_middle *m, struct
 	most = keep_bytes + bound;
 	sl_need(&bytes, 1, all < most ? all : most);
 	sl_need(&bytes, (uint64_t)l->floats, sizeof(float) + (l->round ? sizeof(double) : 0));
-	if (sl_group_goes_on(g))
-		sl_need(&bytes, 1, sl_member_ends_state_bytes(m)); /* those of a checkpoint */
+	sl_need(&bytes, 1, sl_member_ends_state_bytes(m)); /* those of a checkpoint */
 	snprintf(what, sizeof what, "the mean of group %s's heads and tails", g->name);
 	return sl_memory_reserve(&g->charge, m->env.memory, bytes, what, fail);
 }

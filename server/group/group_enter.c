@@ -17,40 +17,12 @@ static void free_group(struct sl_group *g)
 	free(g);
 }
 
-static struct sl_group_ended *find_ended(struct sl_group_list *gs, const char *name)
-{
-	for (int i = 0; i < SL_GROUP_ENDED; i++)
-		if (gs->ended[i].at && strcmp(gs->ended[i].name, name) == 0)
-			return &gs->ended[i];
-	return NULL;
-}
-
-static void note_ended(struct sl_group *g)
-{
-	const struct sl_records *r = &g->trunk.r;
-	struct sl_group_ended *e = find_ended(g->groups, g->name), now = {.at = r->gone_at};
-	bool any = false;
-
-	if (e && r->done) /* it has trained since */
-		e->at = 0;
-	for (int k = 0; k < g->n; k++) {
-		now.note[k] = sl_record_note(r, k);
-		any = any || r->seat[k].state != SL_SEAT_NEVER; /* it may come back */
-	}
-	if (!any || !r->done || r->goes_on || r->ranks || !r->gone_at ||
-	    (r->gone_at <= r->on_disk && strcmp(g->trunk.keep.left, now.note) == 0)) /* the file says so */
-		return;
-	memcpy(now.name, g->name, sizeof now.name);
-	g->groups->ended[g->groups->n_ended++ % SL_GROUP_ENDED] = now;
-}
-
 void sl_group_drop(struct sl_group *g)
 {
 	struct sl_group **at = &g->groups->first;
 
 	if (g->groups->first)
 		sl_group_say_parts(g);
-	note_ended(g);
 	while (*at != g)
 		at = &(*at)->next;
 	*at = g->next;
@@ -61,7 +33,6 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 			  struct sl_fail *fail)
 {
 	struct sl_group *g = calloc(1, sizeof *g);
-	const struct sl_group_ended *ended;
 
 	if (g) {
 		g->n = a->share.clients;
@@ -78,7 +49,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 			free_group(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
-	for (int k = 0; k < g->n && sl_agreed_goes_on(a); k++)
+	for (int k = 0; k < g->n; k++)
 		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	g->groups = gs;
 	g->back_of = g->giver = g->said_owed = -1;
@@ -92,18 +63,17 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.n = g->trunk.r.n = g->n;
 	g->t.first = g->trunk.r.first = g->first;
 	g->t.end = g->trunk.r.end = g->end;
-	g->t.goes_on = g->trunk.r.goes_on = sl_agreed_goes_on(a);
+	g->trunk.r.group = true;
 	g->t.quorum = sl_agreed_quorum(a);
-	g->t.least = a->share.least;
-	g->t.anyway = a->share.unmet == SL_UNMET_GO_ON;
+	g->t.least = sl_agreed_goes_on(a) ? a->share.least : 1;
+	g->trunk.r.all = sl_trunk_needs_all(&g->t);
+	g->t.anyway = !sl_trunk_needs_all(&g->t) && a->share.unmet == SL_UNMET_GO_ON;
+	g->t.own = sl_trunk_needs_all(&g->t) && (gs->ranks || !sl_agreed_shares_ends(a));
 	g->t.keeps = gs->store.dir[0] && a->share.checkpoint_every;
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
 	g->t.whole = a->share.mode == SL_SHARE_VERTICAL;
 	g->t.round = g->round;
 	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
-	ended = find_ended(gs, g->name);
-	if (ended)
-		sl_records_read_note(&g->trunk.r, ended->note, ended->at);
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,
@@ -133,7 +103,7 @@ static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 /* Whether the group only waits for members that may come again, and this one begins another run. */
 static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const struct sl_hello *hello)
 {
-	return g->back_ms && g->refs == 1 && !sl_group_goes_on(g) && sl_hello_is_new(hello) &&
+	return g->back_ms && g->refs == 1 && sl_trunk_needs_all(&g->t) && sl_hello_is_new(hello) &&
 	       (a->share.member >= g->n ||
 		memcmp(g->seat[a->share.member].session, hello->session, SL_SESSION_BYTES) != 0);
 }

@@ -1,4 +1,4 @@
-/* Heads and tails of a group that goes on, for a member that comes, and for checkpoints. The server has none, so it
+/* Shared heads and tails of a group, for a member that comes, and for checkpoints. The server has none, so it
  * asks the members at the group's step: one, the giver, sends its own, the others a hash of theirs. So the server
  * notices a giver that sends something else. If the giver is lost, the server asks another member. */
 #include <inttypes.h>

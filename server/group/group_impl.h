@@ -26,7 +26,7 @@ struct sl_group_member {
 	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
 	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
 	int misses;   /* those in a row, up to now */
-	/* in a group that goes on, how long a step waits for it (group_await.c) */
+	/* how long a step waits for it, unless it needs all (group_await.c) */
 	uint64_t began_ms; /* when it could begin the step under way */
 	uint64_t waits_ms; /* since when the group could go on without it; 0: not */
 	uint64_t usual_ms; /* its usual time for a step; 0: not known */
@@ -57,11 +57,6 @@ enum {
 	SL_GROUP_MEANS = 64,
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
-
-/* What a member is told that comes back after the others have ended: group, step, hint. */
-#define SL_GROUP_LEFT_BEHIND                                               \
-	"the other members of group %s have finished behind step %" PRIu64 \
-	", from which this member cannot go on, and they do not come again for it%s"
 
 /* The mean change of all heads and tails in a step, as it is sent to members: the run end_mean. */
 struct sl_group_mean {
@@ -120,7 +115,6 @@ enum sl_group_met {
 struct sl_group_word {
 	uint64_t step, branch;
 	uint64_t unsafe_end; /* as in struct sl_trunk_far */
-	int32_t safe;        /* the same */
 	uint32_t met;        /* meetings of the ranks since all last chose where to go on from */
 	int32_t ready, members;
 	uint8_t open;
@@ -134,7 +128,7 @@ struct sl_group_part {
 	struct sl_middle *m; /* the session whose part is added; NULL: the member has no part */
 	uint64_t rows;       /* of its batch */
 	uint64_t counts;     /* as in struct sl_fold_part */
-	bool lost;           /* the group goes on, and the member has no link: it is away from this step on */
+	bool lost;           /* the member has no link: it is away from this step on, unless the step needs all */
 	bool leaves; /* LET_GO: its run is over; otherwise it gets its weights, and says when its model is written */
 };
 
@@ -184,10 +178,9 @@ struct sl_group {
 	bool need_weights;
 	enum sl_come came; /* REJOIN */
 	bool anew;         /* CHOOSE: it begins anew, and waits for all as before its first step */
-	bool common;       /* CHOOSE: all go on from the newest step that they hold */
 	enum sl_group_met came_of;
 	int back_with; /* the member for which all go back */
-	int stranger;  /* CHOOSE: the member to refuse (group_choose.c); -1: none */
+	int odd;       /* CHOOSE: the member to refuse (group_choose.c); -1: none */
 	struct sl_group_pass pass;
 	/* for a member that comes while others train */
 	uint64_t held;           /* the step whose state it goes on from */
@@ -202,22 +195,14 @@ struct sl_group {
 	struct sl_group_ends *ends;                  /* NULL: heads and tails are not shared */
 	struct sl_group_seat *seat;                  /* [n] */
 	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3]; /* memory of trunk.r.stored */
-	struct sl_group_log log;                     /* of a group that goes on */
-	uint8_t weights_hash[16];                    /* the same: of the first weights, while no step is done */
-	struct sl_fold fold; /* parts of all seats; in rounds a part's copy is at its record's step `number` */
-	bool some_gone;      /* members of any rank are done, and not here */
+	struct sl_group_log log;
+	uint8_t weights_hash[16]; /* the same: of the first weights, while no step is done */
+	struct sl_fold fold;      /* parts of all seats; in rounds a part's copy is at its record's step `number` */
+	bool some_gone;           /* members of any rank are done, and not here */
 	bool has_weights;
 	/* with other ranks (group_ranks.c) */
 	uint32_t met; /* as in struct sl_group_word */
 };
-
-/* Who had ended when a group's last link did, where the disk was full, so that no checkpoint says it. For a member that
- * comes back later. Not of groups that go on. */
-struct sl_group_ended {
-	char name[SL_CONF_SHARE_TEXT], note[SL_KEEP_SEATS];
-	uint64_t at; /* the step behind which they have ended */
-};
-enum { SL_GROUP_ENDED = 16 };
 
 struct sl_group_list {
 	struct sl_loop *loop;
@@ -233,8 +218,6 @@ struct sl_group_list {
 	void *may_join_arg;
 	unsigned lists; /* lists that were read */
 	struct sl_group *first;
-	struct sl_group_ended ended[SL_GROUP_ENDED];
-	unsigned n_ended; /* noted so far; the newest replaces the oldest */
 };
 
 /* group_lr.c. The learning rate of a step, from lr[n] of the members; SL_GROUP_NO_LR: the member names none. Pure. */
@@ -275,9 +258,8 @@ void sl_group_hear_intro(struct sl_group_list *groups);
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
-/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. who: [n], those that
- * give up. */
-bool sl_group_gives_up(struct sl_group *group, bool who[], struct sl_fail *why);
+/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
+bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* tell sends this rank's word to the others, if it has changed. is_called: whether another rank calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);
@@ -294,10 +276,15 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
 }
-/* Whether steps may be done without a member (trunk_table.h). */
-static inline bool sl_group_goes_on(const struct sl_group *g)
+/* Whether members can get heads and tails from others. */
+static inline bool sl_group_gives(const struct sl_group *g)
 {
-	return g->t.goes_on;
+	return g->ends && !g->groups->ranks;
+}
+/* Whether a member without the checkpoint of the others cannot go on. */
+static inline bool sl_group_needs_files(const struct sl_group *g)
+{
+	return g->t.whole || g->groups->ranks;
 }
 /* Copies the seats' states, which the newest checkpoint names, from the records to the table. */
 void sl_group_hear_in(struct sl_group *group);
@@ -321,7 +308,7 @@ bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
 void sl_group_take_off(struct sl_group *group);
 /* group_report.c: the report that a member has just sent. */
 void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
-/* group_parts.c, in a group that goes on: tells member k, or all (-1), who took part in its steps; logs it. */
+/* group_parts.c, without other ranks: tells member k, or all (-1), who took part in its steps; logs it. */
 void sl_group_tell_record(struct sl_group *group, int k);
 void sl_group_say_parts(const struct sl_group *group);
 /* group_give.c, for shared heads and tails, while no job runs: asks members for those that one who comes or a

@@ -163,13 +163,9 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 
 static void note_left(struct sl_group *g)
 {
-	bool any = sl_group_goes_on(g);
-
-	for (int k = 0; k < g->n; k++) {
+	for (int k = 0; k < g->n; k++)
 		g->trunk.keep.left[k] = sl_record_note(&g->trunk.r, k);
-		any = any || g->trunk.keep.left[k] != SL_NOTE_IN;
-	}
-	g->trunk.keep.left[any ? g->n : 0] = '\0';
+	g->trunk.keep.left[g->n] = '\0';
 }
 
 bool sl_group_keep(struct sl_group *g)
@@ -202,7 +198,7 @@ bool sl_group_keep(struct sl_group *g)
 	free(records.data);
 	if (!sl_trunk_wrote(&g->trunk, whose, err, &fail))
 		return false;
-	if (!g->ends)
+	if (!sl_group_gives(g))
 		g->trunk.r.complete = g->trunk.r.done;
 	return true;
 }
@@ -299,31 +295,14 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 	return g->ends || at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
 }
 
-/* Takes memory for the records and states of all members. */
-static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
-{
-	bool away = sl_group_goes_on(g);
-
-	out->cap = sizeof mark + sl_group_log_size(&g->log);
-	for (int k = 0; k < g->n; k++) {
-		out->cap += sizeof(struct member_record) + moment_bytes(g);
-		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
-			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
-	}
-	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
-	for (int k = g->first; k < g->end; k++)
-		away = away || !g->seat[k].m;
-	if (away) /* the size of their codecs' states is unknown: at most the whole file */
-		out->cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step);
-	out->data = malloc(out->cap + 1);
-	return out->data ? SL_OK : SL_ERR_NOMEM;
-}
-
 enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_buf records = {0};
-	enum sl_err err = room_for_records(g, step, &records);
+	enum sl_err err;
 
+	records.cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step); /* at most */
+	records.data = malloc(records.cap + 1);
+	err = records.data ? SL_OK : SL_ERR_NOMEM;
 	if (!err)
 		err = sl_keep_read(&g->trunk.keep, step, g->trunk.exec, NULL, &records, fail);
 	if (!err)

@@ -6,10 +6,10 @@
 #include "common/base/log.h"
 #include "server/group/group_impl.h"
 
-/* Nobody has a link to a group that goes on, and one comes with another run: so all gather for that one. */
+/* Nobody has a link to the group, and one comes with another run: so all gather for that one. */
 static bool begins_another_run(const struct sl_group *g, const struct sl_middle *m)
 {
-	if (!sl_group_goes_on(g) || !g->t.open || g->what != GROUP_IDLE ||
+	if (g->groups->ranks || !g->t.open || g->what != GROUP_IDLE ||
 	    !sl_group_is_another_run(g, sl_group_seat_of(m), &sl_port_session(m->port)->hello))
 		return false;
 	for (int k = 0; k < g->n; k++)
@@ -83,17 +83,19 @@ static void given(struct sl_middle *m)
 	sl_group_advance(g);
 }
 
-/* Nobody has a link to a group that goes on: it stays for a while, so that those that come need not go back. */
+/* Nobody has a link to a group that trains: it stays for a while, so that those that come need not go back. */
 static bool is_alone(const struct sl_group *g)
 {
 	bool needed = false;
 
 	for (int k = 0; k < g->n; k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
 		if (g->member[k].m)
 			return false;
-		needed = needed || g->t.seat[k].state == SL_SEAT_IN || g->t.seat[k].state == SL_SEAT_AWAY;
+		needed = needed || s->state == SL_SEAT_IN || s->state == SL_SEAT_AWAY || s->asks || s->given;
 	}
-	return sl_group_goes_on(g) && g->t.open && needed;
+	return !g->groups->ranks && g->t.open && needed;
 }
 
 static void reported(struct sl_middle *m)
@@ -142,7 +144,7 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 		sl_group_end_others(g, k, "was lost", "was lost in", g->t.step + 1);
 	if (is_alone(g))
 		sl_group_stay_for_a_while(g);
-	if (sl_group_goes_on(g) && m->ended != SL_SEAT_LOST)
+	if (m->ended != SL_SEAT_LOST)
 		sl_log_limited(SL_LOG_INFO, "group-leaves", "group %s: member %d leaves behind step %" PRIu64 ": %s",
 			       g->name, k, g->t.step, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
 	if (g->back_of == k)

@@ -33,7 +33,7 @@ static bool has_other_key(const struct sl_group_seat *seat)
 	return seat->m->owned && !is_zero(seat->owner.byte) && !sl_key_equal(&seat->owner, &seat->m->owner);
 }
 
-/* In a group that goes on: nobody has had the seat, or its run is done. */
+/* Nobody has had the seat, or its run is done. */
 static bool is_free(const struct sl_record *record)
 {
 	return record->state == SL_SEAT_NEVER || record->state == SL_SEAT_DONE;
@@ -45,12 +45,13 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 	const struct sl_record *record = &g->trunk.r.seat[k];
 	const struct sl_hello *hello = sl_group_hello(g, k);
 
-	if (!sl_group_is_foreign(g, k) || (sl_group_goes_on(g) && is_free(record)))
+	if (!sl_group_is_foreign(g, k) || is_free(record))
 		return SL_OK;
 	/* The same key is the same site, which may have lost its files. Without keys one that could begin anew may have
-	 * done so, before a server that died could note it; it gets nothing of the seat's run. */
-	if ((sl_hello_is_new(hello) || sl_record_can_begin_anew(record) ||
-	     (sl_group_goes_on(g) && (seat->m->owned || sl_hello_holds(hello, 0)))) &&
+	 * done so, before a server that died could note it; it gets nothing of the seat's run. Where each step needs
+	 * all, a seat whose member has files is not free for it. */
+	if ((sl_record_can_begin_anew(record) || seat->m->owned ||
+	     (sl_hello_holds(hello, 0) && !(sl_trunk_needs_all(&g->t) && record->has_files))) &&
 	    !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
@@ -72,7 +73,7 @@ void sl_group_take_off(struct sl_group *g)
 	const struct sl_group_list *gs = g->groups;
 	bool ending = false;
 
-	if (!gs->may_join || g->listed == gs->lists || !sl_group_goes_on(g))
+	if (!gs->may_join || g->listed == gs->lists || sl_trunk_needs_all(&g->t))
 		return;
 	for (int k = 0; k < g->n; k++) {
 		enum sl_seat_state *state = &g->t.seat[k].state;

@@ -167,13 +167,17 @@ static void go_on(struct sl_group *g, int labels)
 		sum_squares(g, labels);
 }
 
-/* The party with labels has done its last evaluation, and its file says so. One with features that was lost repeats
+/* The party with labels has done its last evaluation. One with features that was lost repeats
  * that evaluation alone. */
 static bool labels_are_done(const struct sl_group *g)
 {
-	for (int k = 0; k < g->n; k++)
-		if (g->t.seat[k].state != SL_SEAT_DONE && !(g->member[k].m && g->member[k].role == SL_ROLE_FEATURES))
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
+		if (s->state != SL_SEAT_DONE && !s->asks && !s->given &&
+		    !(g->member[k].m && g->member[k].role == SL_ROLE_FEATURES))
 			return false;
+	}
 	return true;
 }
 

@@ -66,7 +66,7 @@ static void tell(struct sl_group *g, int k, const char *record)
 
 void sl_group_tell_record(struct sl_group *g, int who)
 {
-	char *record = sl_group_goes_on(g) ? write_record(g) : NULL;
+	char *record = g->groups->ranks ? NULL : write_record(g);
 
 	for (int k = 0; k < g->n && record; k++)
 		if ((who < 0 || k == who) && g->t.seat[k].link == SL_LINK_OPEN)
@@ -81,7 +81,7 @@ void sl_group_say_parts(const struct sl_group *g)
 	bool less = false;
 	size_t at = 0;
 
-	if (!sl_group_goes_on(g) || !g->log.end)
+	if (g->groups->ranks || !g->log.end)
 		return;
 	for (int k = 0; k < g->n && at < sizeof list - 110; k++) {
 		const double part = (double)steps_of(g, k) / (double)g->log.end;

@@ -226,7 +226,7 @@ static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t
 
 		w.ready += part->m != NULL;
 		w.differ = w.differ || (part->rows && lr_of(g, k) != g->lr);
-		w.left = w.left && g->trunk.r.seat[k].state != SL_SEAT_IN;
+		w.left = w.left && g->trunk.r.seat[k].state == SL_SEAT_DONE;
 	}
 	w.lr = g->lr;
 	w.checkpoint = g->what == GROUP_APPLY && g->checkpoint;
@@ -322,6 +322,7 @@ enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest)
 
 void sl_group_run_meet(struct sl_group *g)
 {
+	const struct sl_hello *h = g->which < 0 ? NULL : g->trunk.r.seat[g->which].hello;
 	uint64_t newest = 0;
 
 	g->err = SL_OK;
@@ -329,8 +330,8 @@ void sl_group_run_meet(struct sl_group *g)
 		g->came_of = MET_VOID;
 		return;
 	}
-	if (g->which >= 0 && !sl_record_newest(&g->trunk.r.seat[g->which], &newest))
-		newest = UINT64_MAX; /* it cannot go on by itself, so all have to go back */
+	for (uint32_t i = 0; h && i < h->n_held; i++)
+		newest = h->held[i] <= g->trunk.r.done && h->held[i] > newest ? h->held[i] : newest;
 	g->err = sl_group_meet(g, g->which, newest);
 }
 

@@ -182,7 +182,7 @@ static enum sl_err settle(struct sl_group *g)
 	struct sl_took took[SL_CONF_SHARE_CLIENTS] = {{0}};
 	struct sl_group_set with = {{0}};
 
-	if (sl_group_goes_on(g) && g->trunk.r.done == g->trunk.from &&
+	if (g->trunk.r.done == g->trunk.from &&
 	    g->trunk.keep.dir[0]) /* the first step: later checkpoints now belong to an abandoned history */
 		sl_keep_remove_later(&g->trunk.keep, g->trunk.r.done);
 	for (int k = 0; k < g->n; k++) {
@@ -190,19 +190,19 @@ static enum sl_err settle(struct sl_group *g)
 		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;
 
 		took[k] = (struct sl_took){m != NULL, g->part[k].lost};
-		if (m)
-			sl_group_set_add(&with, k);
 		if (g->part[k].rows)
 			sl_port_commit_codecs(m->port);
 		g->trunk.r.seat[k].rows += g->part[k].rows;
 		if (m)
 			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
-		if (m || k < g->first || k >= g->end)
+		if (m || k < g->first || k >= g->end) {
+			sl_group_set_add(&with, k);
 			g->seat[k].made = g->branch;
+		}
 	}
 	sl_group_ends_settle(g);
 	sl_records_stepped(&g->trunk.r, took, g->round);
-	return sl_group_goes_on(g) ? sl_group_log_step(&g->log, g->round, &with) : SL_OK;
+	return sl_group_log_step(&g->log, g->round, &with);
 }
 
 /* Writes the checkpoint that the members ask for. If it fails, they write none either. */

@@ -129,12 +129,6 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 	return g->t.whole ? SL_OK : sl_exec_allocate(m->trunk.exec, fail);
 }
 
-/* The newest step from which all could go on without this process. */
-static uint64_t last_stored(const struct sl_group *g)
-{
-	return sl_group_goes_on(g) ? g->trunk.r.complete : g->trunk.r.on_disk;
-}
-
 /* A member whose last state is stored may leave, but only once the checkpoint says so, too. If that cannot be written,
  * all write their models first: a restarted server would wait for those that left. */
 static void run_let_go(struct sl_group *g)
@@ -147,14 +141,14 @@ static void run_let_go(struct sl_group *g)
 		struct sl_record *s = &g->trunk.r.seat[k];
 
 		was[k] = s->state;
-		if (p->m == g->seat[k].m && (p->leaves || (p->m && s->number <= last_stored(g))))
+		if (p->m == g->seat[k].m && (p->leaves || (p->m && s->number <= g->trunk.r.complete)))
 			s->state = SL_SEAT_DONE;
 	}
 	noted = sl_group_keep_left(g);
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_part *p = &g->part[k];
 
-		p->leaves = p->leaves || (p->m && noted && g->trunk.r.seat[k].number <= last_stored(g));
+		p->leaves = p->leaves || (p->m && noted && g->trunk.r.seat[k].number <= g->trunk.r.complete);
 		if (p->leaves && p->m == g->seat[k].m)
 			sl_record_let_go(&g->trunk.r, k);
 		else
@@ -228,7 +222,7 @@ enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 	const bool here = number == g->trunk.r.done && (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
 	const bool waits = s->ends_at && number >= s->ends_at;
 
-	if (sl_group_goes_on(g)) {
+	if (!sl_trunk_needs_all(&g->t)) {
 		m->trunk.checkpointed = sl_trunk_gathered(&g->trunk, !err && number <= g->trunk.r.complete);
 		return err;
 	}

@@ -272,22 +272,17 @@ void sl_keep_only(const struct sl_keep *k, uint64_t step)
 	sl_checkpoint_only(k->dir, ends_prefix(k, prefix), step);
 }
 
-bool sl_keep_read_seats_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_SEATS])
+bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS])
 {
 	struct sl_checkpoint c = {.dir = k->dir, .prefix = k->prefix};
 	struct sl_fail why;
 
+	*step = UINT64_MAX;
 	sl_checkpoint_ask(&c, left_key);
-	if (!k->dir[0] || sl_checkpoint_read(&c, step, &why))
+	if (!k->dir[0] || !sl_checkpoint_older(k->dir, k->prefix, step) || sl_checkpoint_read(&c, *step, &why))
 		return false;
 	snprintf(left, SL_KEEP_SEATS, "%s", sl_checkpoint_noted(&c, left_key));
 	return left[0] != '\0';
-}
-
-bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS])
-{
-	*step = UINT64_MAX;
-	return k->dir[0] && sl_checkpoint_older(k->dir, k->prefix, step) && sl_keep_read_seats_at(k, *step, left);
 }
 
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step)

@@ -47,8 +47,6 @@ enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, uint64_t *
 /* Reads the note on members that are done or away from the newest file, and the step of that file. False: there is no
  * file, or it has no such note. */
 bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS]);
-/* The same for the file of `step`. */
-bool sl_keep_read_seats_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_SEATS]);
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
 /* Removes the files of steps above `step`, to which the session went back (sl_checkpoint_leave). */
 void sl_keep_remove_later(const struct sl_keep *k, uint64_t step);

@@ -82,7 +82,7 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 		return err;
 	t->from = h->held[i];
 	t->alone.number = t->from;
-	sl_records_begin(&t->r, t->from);
+	t->r.done = t->r.on_disk = t->from;
 	sl_checkpoint_good(&t->kept, t->from);
 	return SL_OK;
 }

@@ -58,7 +58,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 	}
 	if (!err)
 		sl_need(&to->host, (uint64_t)m->ends.layout.floats, sizeof(float)); /* the change */
-	if (!err && sl_agreed_gives_ends(&m->agreement.agreed))
+	if (!err)
 		sl_need(&to->host, 1, sl_member_ends_state_bytes(m));
 	return err;
 }

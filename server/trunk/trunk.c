@@ -40,11 +40,9 @@ void sl_trunk_pin_step(struct sl_keep *k, uint64_t step)
 void sl_trunk_pin(struct sl_trunk *t)
 {
 	t->keep.n_pin = 0;
-	if (t->r.goes_on) {
+	if (t->r.group)
 		sl_trunk_pin_step(&t->keep, t->r.complete);
-		return;
-	}
-	for (int k = 0; k < t->r.n; k++)
+	for (int k = 0; k < t->r.n && (t->r.all || !t->r.group); k++)
 		for (int i = 0; i < SL_WIRE_KEPT; i++)
 			sl_trunk_pin_step(&t->keep, t->r.seat[k].pin[i]);
 }
@@ -159,7 +157,7 @@ bool sl_trunk_ended(struct sl_trunk *t, int k, enum sl_seat_end how)
 
 	sl_record_over(&t->r, k, how);
 	last = sl_records_last(&t->r, how);
-	if (last == SL_LAST_REMOVE && (t->state != SL_TRUNK_NONE || !t->r.goes_on))
+	if (last == SL_LAST_REMOVE && (t->state != SL_TRUNK_NONE || !t->r.group))
 		sl_keep_only(&t->keep, t->r.stays ? t->r.on_disk : UINT64_MAX);
 	return last == SL_LAST_WRITE && t->state == SL_TRUNK_WHOLE && t->keep.dir[0];
 }

@@ -12,16 +12,11 @@ bool sl_seat_is_ready(const struct sl_trunk_table *t, int k)
 	return t->seat[k].prepared && t->seat[k].number == t->step + t->round - 1;
 }
 
-static bool is_safe(const struct sl_seat *s)
-{
-	return s->state == SL_SEAT_DONE && s->link != SL_LINK_NONE;
-}
-
 bool sl_trunk_owes(const struct sl_trunk_table *t, int k)
 {
 	const struct sl_seat *s = &t->seat[k];
 
-	if (!t->goes_on || !(t->least > 0) || s->state == SL_SEAT_DONE || (s->ends_at && t->step >= s->ends_at))
+	if (!(t->least > 0) || s->state == SL_SEAT_DONE || (s->ends_at && t->step >= s->ends_at))
 		return false;
 	if (SL_PLANTED(AWAY_IS_NOT_OWED) && s->state == SL_SEAT_AWAY)
 		return false;
@@ -47,8 +42,6 @@ static bool is_awaited(const struct sl_trunk_table *t, int k)
 
 	if (sl_seat_is_ready(t, k) || s->state == SL_SEAT_DONE)
 		return false;
-	if (!t->goes_on)
-		return s->state == SL_SEAT_IN;
 	return sl_trunk_owes(t, k) || (!s->tired && (s->state == SL_SEAT_IN || comes));
 }
 
@@ -59,7 +52,7 @@ struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t)
 	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
 
-		c.members += s->state == SL_SEAT_IN || is_safe(s);
+		c.members += s->state == SL_SEAT_IN || (s->state == SL_SEAT_DONE && s->link != SL_LINK_NONE);
 		c.ready += sl_seat_is_ready(t, k);
 		c.awaited += is_awaited(t, k);
 	}
@@ -70,7 +63,7 @@ int sl_trunk_least(const struct sl_trunk_table *t)
 {
 	int left = 0;
 
-	if (!t->goes_on || SL_PLANTED(NO_QUORUM))
+	if (SL_PLANTED(NO_QUORUM))
 		return 1;
 	for (int k = 0; k < t->n; k++)
 		left += t->seat[k].state != SL_SEAT_DONE;
@@ -83,15 +76,25 @@ struct gathered {
 	bool awaited; /* an awaited member is not here */
 	bool ending;  /* an older link is still there */
 	bool done;    /* the runs of all that are here are over */
-	bool can;     /* they can go on without those that are done */
-	bool away;    /* a member that was done is not here */
 };
 
-static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat *s)
+/* The group has done the run's last step: the member comes for the last state, which needs no others. */
+static bool has_ended(const struct sl_trunk_table *t, const struct sl_hello *h)
 {
-	/* With ranks this rank's newest checkpoint may not be the one to go on from: the ranks find out together. */
-	return (t->ranks || sl_hello_holds(s->hello, t->gone_at)) &&
-	       (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello));
+	const uint64_t step = t->step > t->gone_at ? t->step : t->gone_at;
+
+	return h->run_steps && step >= h->run_steps && !SL_PLANTED(END_NEEDS_A_QUORUM);
+}
+
+/* A member that was done has come for a longer run: those that were done have to come, too. */
+static bool some_are_longer(const struct sl_trunk_table *t)
+{
+	for (int k = t->first; k < t->end && sl_trunk_needs_all(t); k++)
+		if (t->seat[k].link == SL_LINK_JOINING && t->seat[k].state == SL_SEAT_DONE &&
+		    !sl_hello_is_done(t->seat[k].hello) && !sl_hello_is_new(t->seat[k].hello) &&
+		    !has_ended(t, t->seat[k].hello))
+			return true;
+	return false;
 }
 
 /* While members gather: whether they wait for this one, which is not here. */
@@ -99,66 +102,38 @@ static bool is_expected(const struct sl_trunk_table *t, const struct sl_seat *s)
 {
 	if (s->link != SL_LINK_NONE)
 		return false;
-	if (!t->goes_on)
-		return s->state == SL_SEAT_IN;
+	if (s->state == SL_SEAT_DONE)
+		return some_are_longer(t);
 	return s->state == SL_SEAT_NEVER ? t->least > 0 && !SL_PLANTED(BEGINS_WITHOUT)
 					 : s->state == SL_SEAT_IN && !s->tired;
 }
 
-/* The group has done the run's last step: the member comes for the last state, which needs no others. */
-static bool has_ended(const struct sl_trunk_table *t, const struct sl_hello *h)
-{
-	const uint64_t step = t->step > t->gone_at ? t->step : t->gone_at;
-
-	return t->goes_on && h->run_steps && step >= h->run_steps && !SL_PLANTED(END_NEEDS_A_QUORUM);
-}
-
 static struct gathered gather(const struct sl_trunk_table *t)
 {
-	struct gathered g = {.done = true, .can = true};
+	struct gathered g = {.done = true};
 
 	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
 
 		g.ending = g.ending || s->link == SL_LINK_OPEN;
 		g.awaited = g.awaited || is_expected(t, s);
-		g.away = g.away || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE && t->gone_at);
 		if (s->link != SL_LINK_JOINING)
 			continue;
 		g.here++;
 		g.done = g.done && (sl_hello_is_done(s->hello) || has_ended(t, s->hello));
-		g.can = g.can && can_do_without(t, s);
 	}
 	return g;
-}
-
-bool sl_trunk_left_behind(const struct sl_trunk_table *t, bool who[])
-{
-	bool done = false, any = false;
-
-	for (int k = t->first; k < t->end; k++) {
-		const struct sl_seat *s = &t->seat[k];
-		const bool lacks = s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, t->gone_at);
-
-		done = done || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE);
-		any = any || lacks;
-		if (who)
-			who[k] = lacks;
-	}
-	return any && done && t->gone_at && !t->open && !t->ranks && !t->goes_on;
 }
 
 static bool all_here(const struct sl_trunk_table *t)
 {
 	const struct gathered g = gather(t);
 
-	if (g.ending)
+	if (g.ending || g.awaited)
 		return false;
-	if (t->goes_on) /* members that are done have no step to do */
-		return g.here >= (g.done ? 1 : sl_trunk_least(t)) && !g.awaited;
-	/* A rank without members (`staying`) takes part in what the others do. Members that cannot go on without those
-	 * that are done wait for all. */
-	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
+	if (t->ranks) /* a rank without members (`staying`) takes part in what the others do */
+		return g.here || t->staying;
+	return g.here >= (g.done ? 1 : sl_trunk_least(t)); /* members that are done have no step to do */
 }
 
 /* ---- whom a step waits for */
@@ -178,7 +153,7 @@ static bool lacks_ends(const struct sl_trunk_table *t)
 		inside += s->link == SL_LINK_OPEN;
 		asks = asks || s->link == SL_LINK_ASKING;
 	}
-	return asks && t->goes_on && inside < sl_trunk_least(t);
+	return asks && inside < sl_trunk_least(t);
 }
 
 /* Whether a member that is owed the step is not ready. */
@@ -192,7 +167,7 @@ static bool owes_any(const struct sl_trunk_table *t)
 
 enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t)
 {
-	if (!t->goes_on)
+	if (sl_trunk_needs_all(t))
 		return SL_PATIENCE_NONE;
 	if (!t->open)
 		return gather(t).here >= sl_trunk_least(t) ? SL_PATIENCE_LINK : SL_PATIENCE_NONE;
@@ -235,51 +210,41 @@ static bool may_apply(const struct sl_trunk_table *t)
 
 /* ---- the end of runs */
 
-/* It may have to do its last steps again, for which it needs the others. */
-static bool is_unsafe(const struct sl_trunk_table *t, const struct sl_seat *s)
+/* It may have to do its last steps again, for which it needs the others: its last state is not on its disk, and its
+ * model is not written. */
+static bool is_unsafe(const struct sl_seat *s)
 {
-	return s->state == SL_SEAT_IN ||
-	       (s->given && !s->asks && s->number == t->step && !SL_PLANTED(MODELS_NEED_NOT_BE_WRITTEN));
+	return s->state == SL_SEAT_IN && (!s->asks || s->link == SL_LINK_NONE);
 }
 
-struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t)
+uint64_t sl_trunk_unsafe_end(const struct sl_trunk_table *t)
 {
-	struct sl_trunk_far own = {.unsafe_end = UINT64_MAX};
+	uint64_t end = UINT64_MAX;
 
-	for (int k = t->first; k < t->end; k++) {
-		const struct sl_seat *s = &t->seat[k];
-
-		own.safe += is_safe(s);
-		if (is_unsafe(t, s) && s->ends_at < own.unsafe_end)
-			own.unsafe_end = s->ends_at;
-	}
-	return own;
+	for (int k = t->first; k < t->end; k++)
+		if (is_unsafe(&t->seat[k]) && t->seat[k].ends_at < end)
+			end = t->seat[k].ends_at;
+	return end;
 }
 
-/* Member k has written its model, and another one that asked for its last weights has lost its link before it got them.
- */
-static bool some_lack_weights(const struct sl_trunk_table *t, int k)
+/* All whose runs end there have their last states on their disks, or their models. */
+static bool all_are_safe(const struct sl_trunk_table *t, const struct sl_seat *s)
 {
-	for (int i = t->first; i < t->end && t->seat[k].given; i++)
-		if (t->seat[i].asks && !t->seat[i].given && t->seat[i].number == t->step)
-			return true;
-	return false;
+	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
+
+	return !t->own || SL_PLANTED(LEAVES_ALONE) || (s->ends_at < far && s->ends_at < sl_trunk_unsafe_end(t));
 }
 
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k)
 {
 	const struct sl_seat *s = &t->seat[k];
-	const uint64_t own = sl_trunk_tell(t).unsafe_end;
-	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
 
 	if (!s->asks || s->link != SL_LINK_OPEN)
 		return false;
 	if (SL_PLANTED(LEAVE_AT_ONCE))
 		return true;
 	/* Once its last state is in the store, nobody needs it. It gets the weights at once, and asks again. */
-	if (t->goes_on)
-		return !s->given || !t->keeps || t->stored >= s->number;
-	return s->ends_at < (far < own ? far : own) && !some_lack_weights(t, k);
+	return all_are_safe(t, s) && (!s->given || !t->keeps || t->stored >= s->number);
 }
 
 /* ---- what is next */
@@ -394,7 +359,7 @@ void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	t->open = true;
 	t->step = step;
-	for (int k = 0; k < t->n && t->goes_on; k++)
+	for (int k = 0; k < t->n && !sl_trunk_needs_all(t); k++)
 		if (t->seat[k].link == SL_LINK_NONE && t->seat[k].state == SL_SEAT_IN)
 			t->seat[k].state = SL_SEAT_AWAY; /* all others are here, or patience is over */
 }
@@ -413,8 +378,12 @@ void sl_trunk_gathers(struct sl_trunk_table *t)
 
 void sl_trunk_asks(struct sl_trunk_table *t, int k)
 {
-	t->seat[k].asks = true;
-	t->seat[k].state = SL_SEAT_DONE;
+	struct sl_seat *s = &t->seat[k];
+
+	s->asks = true;
+	if (!t->own || !t->keeps || s->given || t->stored >= s->number ||
+	    SL_PLANTED(ASKING_IS_SAFE)) /* else it has no file of its last state */
+		s->state = SL_SEAT_DONE;
 }
 
 bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
@@ -425,15 +394,17 @@ bool sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
 
 	close_link(s);
 	s->given = s->given && how != SL_SEAT_LEFT;
-	if (how == SL_SEAT_LEFT && welcomed && (!t->goes_on || sl_seat_is_at_end(s))) {
+	if (how == SL_SEAT_LEFT && welcomed && sl_seat_is_at_end(s)) {
 		s->state = SL_SEAT_DONE;
-		t->gone_at = t->goes_on ? t->step : t->gone_at;
-	} else if (t->goes_on && (s->asks || (s->given && !SL_PLANTED(GIVEN_IS_GONE))) && s->state == SL_SEAT_DONE) {
+		t->gone_at = t->step;
+	} else if (!sl_trunk_needs_all(t) && (s->asks || (s->given && !SL_PLANTED(GIVEN_IS_GONE))) &&
+		   s->state == SL_SEAT_DONE) {
 		s->state = SL_SEAT_IN; /* it may lack its last weights, or waits until its last state is stored */
-	} else if (t->goes_on && how != SL_SEAT_LOST && s->state == SL_SEAT_IN && (welcomed || !t->open)) {
+	} else if (!sl_trunk_needs_all(t) && how != SL_SEAT_LOST && s->state == SL_SEAT_IN && (welcomed || !t->open)) {
 		s->state = SL_SEAT_AWAY; /* it was stopped, and does not come back soon */
 	}
-	if (t->goes_on)
+	if (!sl_trunk_needs_all(
+		    t)) /* else its own file has its last state: all others may leave, or it comes when all go back */
 		s->asks = s->given = false;
 	return breaks;
 }

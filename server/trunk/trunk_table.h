@@ -3,10 +3,9 @@
  * survive links and restarts. Both are pure: no I/O, no clock, no thread. tests/suite/test_trunk_table.c walks all
  * states of three seats.
  *
- * There are two rules for steps. A group that *goes on* (`goes_on`; share.least below 1) does a step without a member
- * for which it has waited long enough, unless that member is owed the step. A member that comes back gets the group's
- * head and tail, or goes on with its own. In any other group each step needs all members, and if one comes back behind
- * the others, all go back to a checkpoint that they hold. */
+ * A group does a step without a member for which it has waited long enough, unless that member is owed the step. A
+ * member that comes back gets the group's head and tail, or goes on with its own. Where each step needs all members
+ * (share.least: 1), the group goes back with a member that comes back behind it, if all hold a checkpoint. */
 #ifndef SL_SERVER_TRUNK_TRUNK_TABLE_H
 #define SL_SERVER_TRUNK_TRUNK_TABLE_H
 
@@ -16,7 +15,7 @@ enum sl_seat_state {
 	SL_SEAT_IN,    /* it takes part, and steps wait for it, also while its link is lost */
 	SL_SEAT_AWAY,  /* a step was done while its link was lost: nobody waits for it unless it is owed a step */
 	SL_SEAT_DONE,  /* its run is over, and nobody waits for it: it may still fetch its last weights */
-	SL_SEAT_NEVER, /* no member has had it yet; where all take part in each step: its member has said goodbye */
+	SL_SEAT_NEVER, /* no member has had it yet */
 };
 
 /* JOINING: the session waits to be welcomed. It may turn out not to be its seat's member, so the seat keeps its state
@@ -42,18 +41,19 @@ struct sl_seat {
 
 /* Sums over the seats of other ranks, as these have last told them. */
 struct sl_trunk_far {
-	int ready, members, safe; /* safe: members that are done, and whose last state is on their disk */
-	bool could;               /* each of them could do the step */
+	int ready, members;
+	bool could;          /* each of them could do the step */
 	uint64_t unsafe_end; /* the earliest end of a run whose member may have to repeat steps; UINT64_MAX: none */
 };
 
 struct sl_trunk_table {
 	struct sl_seat *seat;
 	int n, first, end; /* seats of this rank: first … end - 1 */
-	bool goes_on;      /* steps may be done without a member */
-	int quorum;        /* members that a step needs, if it goes on */
-	double least;      /* the same: part of its steps that each member must have */
-	bool anyway;       /* the same: it goes on though a member gets less (share.unmet: go_on) */
+	int quorum;        /* members that a step needs */
+	double least;      /* part of its steps that each member must have; 1: each step needs all that are not done */
+	bool anyway;       /* it goes on though a member gets less (share.unmet: go_on) */
+	bool own; /* and if each step needs all: nobody can give a member a head and tail, so its own file has to have
+		     them */
 	bool rounds, ranks;
 	bool whole;      /* all members do each pass together (share.mode: vertical) */
 	bool staying;    /* it outlives its members' links */
@@ -61,7 +61,7 @@ struct sl_trunk_table {
 	uint64_t stored; /* the newest step whose state is in the store, with head and tail where these are shared */
 	bool keeps;      /* there is a store, and members ask for checkpoints */
 	uint64_t step, round; /* the next step (a round's first); steps of a round */
-	uint64_t gone_at;     /* by the newest checkpoint, the step at which some members had finished; 0: none */
+	uint64_t gone_at;     /* the newest checkpoint's step, and later that at which a member finished; 0: none */
 	struct sl_trunk_far far;
 };
 
@@ -73,6 +73,10 @@ struct sl_trunk_tally {
 static inline bool sl_seat_is_at_end(const struct sl_seat *s)
 {
 	return s->ends_at && s->number >= s->ends_at;
+}
+static inline bool sl_trunk_needs_all(const struct sl_trunk_table *t)
+{
+	return t->least >= 1;
 }
 /* is_ready: the member's part of the step, or of the round's last step, is done. */
 bool sl_seat_is_ready(const struct sl_trunk_table *t, int k);
@@ -88,12 +92,8 @@ enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t);
 /* Whether the time that it waits for member k counts, by what sl_trunk_patience_for says. */
 bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k, enum sl_trunk_patience what);
 
-/* Whether members wait in vain for others that are done: they do not hold the step at which those finished, who do not
- * come back to repeat earlier ones. who: NULL, or [n]. False in a group that goes on. */
-bool sl_trunk_left_behind(const struct sl_trunk_table *t, bool who[]);
-
-/* With ranks. _tell: what this one tells the others about the end of runs. _could: it waits for none of its members. */
-struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t);
+/* unsafe_end: as in sl_trunk_far, of this rank. could: it waits for none of its members. */
+uint64_t sl_trunk_unsafe_end(const struct sl_trunk_table *t);
 bool sl_trunk_could(const struct sl_trunk_table *t);
 
 enum sl_trunk_act {
@@ -119,10 +119,9 @@ void sl_trunk_needs_ends(struct sl_trunk_table *t, int k);
 void sl_trunk_has_ends(struct sl_trunk_table *t);
 /* The member's part of its step is done; skip: that part is empty. */
 void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip);
-/* All members go back, and have to gather. Those that still wait for their last weights are awaited, too; those that
- * got them may have left. */
+/* All members go back, and have to gather, also those that wait for their last weights, or to leave. */
 void sl_trunk_gathers(struct sl_trunk_table *t);
-/* The trunk trains from `step` on. If it goes on, nobody waits any more for members that have no link. */
+/* The trunk trains from `step` on. Unless it needs all, nobody waits any more for members that have no link. */
 void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 /* The member asks for its last weights, which says that its last state is on its disk. If it is `given`, it asks again,
  * and says that its model is written. */

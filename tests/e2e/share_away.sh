@@ -100,6 +100,7 @@ in_time() {
 	name=in-time
 	set=("${common[@]}" --set share.group="$name" --set share.patience_s=600 "${shared[@]}")
 	begin
+	wait_for "$name: member 2 is not behind its checkpoint" has_steps "$name-2" 33
 	end_process "${pid[2]}"
 	comes kill
 	ends 0

@@ -120,3 +120,7 @@ CASE("lost-files", 14, "1,2,4,7",
      "a member that had lost its files and begun anew was refused by a server that died before it had noted that")
 CASE("lost-files", 370, "1,2,3,4",
      "a member that waited for a lost message was asked for its head and tail again and again, without a pause")
+CASE("batches", 845242, "1,2,3,4",
+     "a member's pause left a file beside its first checkpoint, so the group did not go back with one that had none")
+CASE("turns", 87, "1,2,3,4,5,6",
+     "a member could not write its model, and the full disk did not say that the others had ended: it waited for them")

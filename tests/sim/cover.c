@@ -10,9 +10,9 @@
 #include "server/trunk/trunk_records.h"
 #include "tests/sim/sim.h"
 
-enum { CLIENT, SERVER, DRIVE, LINK, TRUNK, COME, TABLES, STATES = 16, EVENTS = 40 };
-enum { FIXED, ROUNDS, GOES_ON, TOGETHER, MODES }; /* states of TRUNK; COME has FIXED and GOES_ON */
-enum { ACTS = SL_TRUNK_APPLY + 1, COMES = SL_COME_LATER };
+enum { CLIENT, SERVER, DRIVE, LINK, TRUNK, TABLES, STATES = 16, EVENTS = 40 };
+enum { FIXED, ROUNDS, GOES_ON, TOGETHER, MODES }; /* states of TRUNK */
+enum { ACTS = SL_TRUNK_APPLY + 1 };
 _Static_assert((int)SL_SESSION_STATE_COUNT <= (int)STATES && (int)DRIVE_STATE_COUNT <= (int)STATES &&
 		       (int)SL_EV_COUNT <= (int)EVENTS && (int)DRIVE_EVENT_COUNT <= (int)EVENTS,
 	       "all rules have a place");
@@ -21,7 +21,7 @@ struct sim_cover {
 	bool rule[TABLES][STATES][EVENTS], killed[256];
 };
 
-static const char *const table_name[TABLES] = {"client", "server", "drive", "link", "trunk", "come"};
+static const char *const table_name[TABLES] = {"client", "server", "drive", "link", "trunk"};
 #define NAME(prefix, word) [prefix##word] = #word
 #define EVENT(word)        NAME(SL_EV_, word)
 #define DRIVE_STATE(word)  NAME(DRIVE_, word)
@@ -47,7 +47,6 @@ static const char *const drive_event[DRIVE_EVENT_COUNT] = {
 
 #define LINK_STATE(word) NAME(LINK_, word)
 #define ACT(word)        NAME(SL_TRUNK_, word)
-#define COMES_AS(word)   NAME(SL_COME_, word)
 static const char *const link_state[LINK_STATE_COUNT] = {LINK_STATE(CALLING), LINK_STATE(PREPARING),
 							 LINK_STATE(UP),      LINK_STATE(STOPPING),
 							 LINK_STATE(DOWN),    LINK_STATE(CLOSING)};
@@ -57,8 +56,6 @@ static const char *const link_event[LINK_EVENT_COUNT] = {LINK_STATE(TICK),   LIN
 static const char *const trunk_mode[MODES] = {NAME(, FIXED), NAME(, ROUNDS), NAME(, GOES_ON), NAME(, TOGETHER)};
 static const char *const trunk_act[ACTS] = {ACT(WAIT),     ACT(CHOOSE), ACT(COME),   ACT(BACK), ACT(BEHIND),
 					    ACT(CATCH_UP), ACT(STEP),   ACT(LET_GO), ACT(APPLY)};
-static const char *const come[COMES] = {COMES_AS(HERE), COMES_AS(LONGER), COMES_AS(BACK),
-					COMES_AS(OWN),  COMES_AS(LOST),   COMES_AS(NOWHERE)};
 
 static const struct {
 	int states, events;
@@ -69,7 +66,6 @@ static const struct {
 	[DRIVE] = {DRIVE_STATE_COUNT, DRIVE_EVENT_COUNT, drive_state, drive_event},
 	[LINK] = {LINK_STATE_COUNT, LINK_EVENT_COUNT, link_state, link_event},
 	[TRUNK] = {MODES, ACTS, trunk_mode, trunk_act},
-	[COME] = {MODES, COMES, trunk_mode, come},
 };
 
 struct sim_cover *sim_cover;
@@ -96,8 +92,6 @@ void __real_sl_link_event(struct sl_link *l, enum link_event ev);
 void __wrap_sl_link_event(struct sl_link *l, enum link_event ev);
 enum sl_trunk_act __real_sl_trunk_next(const struct sl_trunk_table *t, int *seat);
 enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat);
-enum sl_come __real_sl_record_come(struct sl_records *r, int k, uint64_t *newest);
-enum sl_come __wrap_sl_record_come(struct sl_records *r, int k, uint64_t *newest);
 
 enum sl_err __wrap_sl_session_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
@@ -142,16 +136,11 @@ enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat
 {
 	const enum sl_trunk_act act = __real_sl_trunk_next(t, seat);
 
-	sim_cover->rule[TRUNK][t->whole ? TOGETHER : t->goes_on ? GOES_ON : t->rounds ? ROUNDS : FIXED][act] = true;
+	sim_cover->rule[TRUNK][t->whole                 ? TOGETHER
+			       : !sl_trunk_needs_all(t) ? GOES_ON
+			       : t->rounds              ? ROUNDS
+							: FIXED][act] = true;
 	return act;
-}
-
-enum sl_come __wrap_sl_record_come(struct sl_records *r, int k, uint64_t *newest)
-{
-	const enum sl_come how = __real_sl_record_come(r, k, newest);
-
-	sim_cover->rule[COME][r->goes_on ? GOES_ON : FIXED][how] = true;
-	return how;
 }
 
 void sim_cover_kill(int point)
@@ -170,8 +159,6 @@ static bool has_rule(int table, int state, int ev)
 		return sl_link_table[state][ev].there && ev != LINK_QUIET;
 	case TRUNK:
 		return true;
-	case COME:
-		return state == FIXED || state == GOES_ON;
 	}
 	return (table == CLIENT ? sl_client_table : sl_server_table)[state][ev].fn;
 }

@@ -88,7 +88,7 @@ void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	const unsigned all = 1u << SIM_SERVES | ((1u << t->n) - 1);
 
-	if (t->goes_on) { /* its members' files do not decide */
+	if (!sl_trunk_needs_all(t)) { /* its members' files do not decide */
 		__real_sl_trunk_opens(t, step);
 		return;
 	}

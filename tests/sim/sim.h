@@ -107,6 +107,7 @@ struct sim_fault {
 };
 
 extern struct sim {
+	uint64_t full_ns; /* when a group's checkpoint could not be written last */
 	uint64_t seed, now_ns, wall_ns, draws[SIM_STREAMS];
 	struct sim_proc proc[SIM_PROCS], *cur; /* cur: the process that runs, or NULL */
 	struct sim_fault fault[SIM_FAULTS];
@@ -182,6 +183,8 @@ struct sim_row {
 	unsigned with;    /* of SIM_RARE those that it has */
 };
 #define SIM_RARE (1u << SIM_AWAY | 1u << SIM_LOSE | 1u << SIM_CLAIM) /* of the rows alone that ask for them */
+/* A member may lose a file, or the server its own. */
+#define SIM_LOSES_FILES (1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 #define SIM_SPOILS_DISKS                                                                                           \
 	(1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_FULL | 1u << SIM_IO_ERROR | 1u << SIM_OLD_DISK | \
 	 1u << SIM_NEW_DISK)

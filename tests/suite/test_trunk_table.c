@@ -1,6 +1,6 @@
 /* Searches all states of a group of three seats, breadth first: members call, do their part, finish, crash, lose their
  * links and their files; time runs out; the server dies and begins; its disk is full. The tables are the server's own
- * (trunk_table.c, trunk_records.c). In each state of a group that goes on:
+ * (trunk_table.c, trunk_records.c). In each state:
  *
  *   1. A member that is in has exactly the history that the log tells, so `--local --absent` repeats it.
  *   2. No member has missed more steps than share.least allows, and no step has fewer members than share.quorum.
@@ -9,6 +9,8 @@
  *   4. Once faults end, all can come to the end: nobody waits for ever, and nobody is refused.
  *   5. The group goes back only if the server died, or nobody has head and tail.
  *   6. It never goes back behind a complete checkpoint.
+ *   7. Where each step needs all, kills change nothing but who repeats which steps, and nobody leaves whom another one
+ *      needs for that. There 5 and 6 do not hold.
  *
  * Each planted fault must break one of them. */
 
@@ -63,6 +65,7 @@ static bool calls(struct model *m, int k)
 	struct member *p = &m->w.m[k];
 	const int newest = newest_file(m);
 	char note[SEATS + 1] = "";
+	bool linked = false;
 
 	if (!m->w.up || p->proc >= REFUSED || p->end == LEAVES || is_linked(m, k))
 		return false;
@@ -79,6 +82,10 @@ static bool calls(struct model *m, int k)
 		m->seat[i].state = m->record[i].state;
 	m->t.gone_at = m->w.heard ? m->t.gone_at : m->r.gone_at;
 	m->w.heard = 1;
+	for (int i = 0; i < SEATS; i++)
+		linked = linked || is_linked(m, i);
+	if (!linked && m->t.open && m->seat[k].state == SL_SEAT_DONE && sl_hello_is_new(&m->hello[k]))
+		sl_trunk_gathers(&m->t); /* begins_another_run */
 	sl_trunk_joins(&m->t, k, &m->hello[k]);
 	return true;
 }
@@ -91,7 +98,7 @@ static bool does_part(struct model *m, int k)
 
 	if (!m->t.open || s->link != SL_LINK_OPEN || s->prepared || s->number >= m->kind->steps)
 		return false;
-	hears(p);
+	hears(m, k);
 	p->ahead = s->number == m->t.step;
 	sl_trunk_prepared(&m->t, k, false);
 	return true;
@@ -104,7 +111,10 @@ static bool asks(struct model *m, int k)
 	if (m->seat[k].link != SL_LINK_OPEN || m->seat[k].asks || m->seat[k].number < m->kind->steps ||
 	    p->end == ASKED_AGAIN || p->end == LEAVES)
 		return false;
-	hears(p);
+	hears(m, k);
+	if (m->t.own && m->w.file[m->kind->steps].there)
+		keep_own(p);
+	p->wrote = m->t.own ? (p->end == HAS_MODEL ? NOTHING : p->file[0].step) : 0;
 	p->end = p->end == HAS_MODEL ? ASKED_AGAIN : RUNS;
 	sl_trunk_asks(&m->t, k);
 	return true;
@@ -121,7 +131,7 @@ static bool gives(struct model *m, int k, enum answer answer)
 	if (answer == LIED && (!m->w.liars || !others))
 		return false;
 	m->w.liars -= answer == LIED;
-	hears(&m->w.m[k]);
+	hears(m, k);
 	m->w.answer[k] = (uint8_t)answer;
 	return true;
 }
@@ -144,7 +154,8 @@ static bool crashes(struct model *m, int k, bool unwritten)
 	struct member *p = &m->w.m[k];
 	const bool newest = p->file[0].step && p->file[0].step == p->live.step;
 
-	if (!m->w.crashes || p->proc != ALIVE || (unwritten && !newest))
+	if (!m->w.crashes || p->proc != ALIVE || (unwritten && (!newest || p->wrote == p->live.step)) ||
+	    p->wrote == NOTHING)
 		return false;
 	m->w.crashes--;
 	link_over(m, k, SL_SEAT_LOST);
@@ -156,6 +167,7 @@ static bool crashes(struct model *m, int k, bool unwritten)
 		p->file[1] = (struct state){0};
 		p->confirmed--;
 	}
+	p->wrote = m->t.own ? p->file[0].step : 0;
 	if (!p->file[0].step)
 		begins_anew(m, k);
 	return true;
@@ -299,7 +311,7 @@ static void check(struct model *m)
 		breaks(m, "3: a member has left, and the last state is not on the disk");
 	if (m->r.complete && !has_complete(m, m->r.complete) && over < SEATS)
 		breaks(m, "6: a checkpoint that is not on the disk counts as complete");
-	if (m->w.best && !has_complete(m, m->w.best) && over < SEATS)
+	if (m->w.best && !has_complete(m, m->w.best) && over < SEATS && !sl_trunk_needs_all(&m->t))
 		breaks(m, "6: the newest complete checkpoint is gone");
 	if (!m->w.up || !m->t.open)
 		return;
@@ -357,6 +369,12 @@ enum {
 	PRIVATE_CUTS,
 	PRIVATE_BOTH,
 	GONE_FOR_GOOD,
+	ALL,
+	ALL_FILES,
+	ALL_PRIVATE,
+	ALL_FULL,
+	WHOLE,
+	RANKS,
 	SHARED_LONG,
 	PRIVATE_LONG,
 	KINDS
@@ -460,6 +478,53 @@ static const struct kind kinds[KINDS] = {
 			   .every = 2,
 			   .gone = true,
 			   .crashes = 1},
+	[ALL] = {.name = "shared, needs all, kills, and the server dies",
+		 .shared = true,
+		 .least = 1,
+		 .quorum = 3,
+		 .steps = 2,
+		 .every = 1,
+		 .crashes = 1,
+		 .cuts = 1,
+		 .servers = 1},
+	[ALL_FILES] = {.name = "shared, needs all, files are lost",
+		       .shared = true,
+		       .least = 1,
+		       .quorum = 3,
+		       .steps = 3,
+		       .every = 1,
+		       .crashes = 1,
+		       .wipes = 1},
+	[ALL_PRIVATE] = {.name = "private, needs all, kills, and the server dies",
+			 .least = 1,
+			 .quorum = 3,
+			 .steps = 2,
+			 .every = 1,
+			 .crashes = 2,
+			 .servers = 1},
+	[ALL_FULL] = {.name = "private, needs all, the disk is full",
+		      .least = 1,
+		      .quorum = 3,
+		      .steps = 2,
+		      .every = 1,
+		      .crashes = 1,
+		      .servers = 1,
+		      .fills = 1},
+	[WHOLE] = {.name = "parties that do each step together",
+		   .least = 1,
+		   .quorum = 3,
+		   .steps = 3,
+		   .every = 2,
+		   .whole = true,
+		   .crashes = 1,
+		   .servers = 1},
+	[RANKS] = {.name = "members of two ranks",
+		   .least = 1,
+		   .quorum = 3,
+		   .steps = 2,
+		   .every = 1,
+		   .ranks = true,
+		   .crashes = 2},
 	[SHARED_LONG] = {.name = "shared, kills, a full disk, and the server dies",
 			 .shared = true,
 			 .least = 0.66,
@@ -504,7 +569,7 @@ static void test_planted_faults(void **state)
 		const char *text;
 	} plant[] = {
 #define FAULT(name, kind, text) {name, kind, text},
-		FAULTS_OF_GOING_ON(FAULT)
+		FAULTS_OF_TABLES(FAULT)
 #undef FAULT
 	};
 	bool all = true;

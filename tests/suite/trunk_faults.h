@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* fault, the kind of group where it is found, what is wrong */
-#define FAULTS_OF_GOING_ON(X)                                                                                       \
+#define FAULTS_OF_TABLES(X)                                                                                         \
 	X(AWAY_IS_NOT_OWED, SERVER, "a member that is away is not owed steps")                                      \
 	X(BEGINS_WITHOUT, CUTS, "the first step does not wait for a seat that nobody has had")                      \
 	X(NO_QUORUM, SERVER, "a step is done by fewer members than share.quorum")                                   \
@@ -36,25 +36,19 @@
 	X(FIRST_RETURN_COUNTS, PRIVATE_LONG,                                                                        \
 	  "a member comes back twice before a step, and the log notes the first state")                             \
 	X(DUE_IS_NOT_PINNED, SERVER, "a checkpoint goes while its head and tail are on the way")                    \
-	X(BRANCH_IS_NOT_COMPARED, PRIVATE, "a state of an abandoned history is taken for the group's")
+	X(BRANCH_IS_NOT_COMPARED, PRIVATE, "a state of an abandoned history is taken for the group's")              \
+	X(ONE_TAKES_ALL_BACK, ALL_FILES, "all go back to a step that others do not hold")                           \
+	X(NOBODY_NOTES_WHO_LEFT, ALL_PRIVATE, "a restarted server waits for members that have left")                \
+	X(LEAVES_ALONE, ALL_PRIVATE, "a member leaves while another one may have to repeat the last steps")         \
+	X(ASKING_IS_SAFE, ALL_FULL, "members leave though another one has neither its last state nor its model")    \
+	X(OTHER_RANKS_MAY_REDO, RANKS, "a member leaves while one of another rank may have to repeat steps")
 
 enum fault {
 	NO_FAULT,
 #define FAULT(name, kind, text) name,
-	FAULTS_OF_GOING_ON(FAULT)
+	FAULTS_OF_TABLES(FAULT)
 #undef FAULT
-	/* of groups that wait for all */
-	NONE_TO_LOSE,
-	NOBODY_NOTES_WHO_LEFT,
-	GOODBYE_MUST_BE_HEARD,
-	LINKED_ALONE_COUNT,
-	ONE_TAKES_ALL_BACK,
-	ANY_RUN_IS_LONGER,
-	BEING_WRITTEN_COUNTS,
-	MODELS_NEED_NOT_BE_WRITTEN,
-	OTHER_RANKS_MAY_REDO,
-	LEAVES_UNNOTED,
-	FAULTS
+		FAULTS
 };
 static enum fault planted;
 #define MODEL_PLANTED(fault) (planted == (fault))

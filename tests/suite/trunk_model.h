@@ -1,6 +1,6 @@
-/* The model of test_trunk_table.c for a group that goes on: the server's own tables, three members with their files,
- * and the server's files. What the loop and the worker do around the tables is here in small, with the names of the
- * functions in server/group that it stands for. Faults can be planted in the tables and in the model. */
+/* The model of test_trunk_table.c: the server's own tables, three members with their files, and the server's files.
+ * What the loop and the worker do around the tables is here in small, with the names of the functions in server/group
+ * that it stands for. Faults can be planted in the tables and in the model. */
 #ifndef SL_TESTS_SUITE_TRUNK_MODEL_H
 #define SL_TESTS_SUITE_TRUNK_MODEL_H
 
@@ -21,9 +21,10 @@ struct state {
 	uint16_t taken;
 };
 /* next: it was welcomed with that state, and has not heard it yet. ahead: it does not know whether its step was done.
- * confirmed: files that the server has, too, at most two. */
+ * confirmed: files that the server has, too, at most two. wrote: the newest file that is surely
+ * on its disk; NOTHING: so is its model, and it is not killed any more. */
 struct member {
-	uint8_t proc, ahead, end, confirmed, held;
+	uint8_t proc, ahead, end, confirmed, held, wrote;
 	struct state live, next, file[2];
 };
 struct seat_bytes {
@@ -33,7 +34,7 @@ struct seat_bytes {
  * under way. own: for each step what the log tells of a member's own head
  * and tail before it. */
 struct books {
-	uint8_t number[SEATS], branch[SEATS], owner[SEATS], back;
+	uint8_t number[SEATS], branch[SEATS], owner[SEATS], pin[SEATS][2], asked[2], back;
 	uint16_t with, own[SEATS];
 };
 struct file {
@@ -47,7 +48,7 @@ struct world {
 	uint8_t record[SEATS], answer[SEATS];
 	struct books books;
 	struct file file[STEPS + 1];
-	uint8_t up, there, heard, open, step, done, on_disk, complete, from, stays, gone_at;
+	uint8_t up, there, heard, open, step, done, fixed, on_disk, complete, from, stays, gone_at;
 	uint8_t due, giver, asked_at, ends_of, branch, full, best;
 	uint8_t all; /* no checkpoint is complete, so all must be here, as before the first step */
 	uint8_t crashes, cuts, servers, wipes, fills, leaves, liars; /* how many of each may still happen */
@@ -59,6 +60,7 @@ struct kind {
 	uint8_t quorum, steps, every; /* every: steps between checkpoints */
 	bool shared, gone;            /* gone: the last member never comes back when it has crashed */
 	bool anyway;
+	bool whole, ranks; /* all do each pass together; the last seat is on another rank */
 	uint8_t crashes, cuts, servers, wipes, fills, leaves, liars;
 };
 
@@ -114,10 +116,14 @@ static void keep_own(struct member *p)
 }
 
 /* The member hears its Welcome: files of later steps are of a history that was given up. */
-static void hears(struct member *p)
+static void hears(struct model *m, int k)
 {
+	struct member *p = &m->w.m[k];
+
 	if (p->next.step == NOTHING)
 		return;
+	if (m->t.own && (p->live.step == NOTHING || p->held < p->live.step))
+		p->wrote = p->held; /* it has read it */
 	p->live = p->next;
 	p->next = (struct state){NOTHING, 0, 0};
 	p->ahead = 0;
@@ -199,7 +205,10 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 	m->t = (struct sl_trunk_table){.seat = m->seat,
 				       .n = SEATS,
 				       .end = SEATS,
-				       .goes_on = true,
+				       .own = kind->least >= 1 && !kind->shared,
+				       .whole = kind->whole,
+				       .ranks = kind->ranks,
+				       .staying = kind->ranks,
 				       .quorum = kind->quorum,
 				       .least = kind->least,
 				       .anyway = kind->anyway,
@@ -213,8 +222,12 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 	m->r = (struct sl_records){.seat = m->record,
 				   .n = SEATS,
 				   .end = SEATS,
-				   .goes_on = true,
+				   .group = true,
+				   .all = kind->least >= 1,
+				   .ranks = kind->ranks,
 				   .done = w->done,
+				   .fixed = w->fixed,
+				   .asked = {w->books.asked[0], w->books.asked[1]},
 				   .on_disk = w->on_disk,
 				   .complete = w->complete,
 				   .stays = w->stays};
@@ -235,7 +248,17 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 		m->record[k] = (struct sl_record){.state = w->record[k],
 						  .hello = m->seat[k].hello,
 						  .number = w->books.number[k],
-						  .ends_at = s->ends >> 4};
+						  .ends_at = s->ends >> 4,
+						  .pin = {w->books.pin[k][0], w->books.pin[k][1]}};
+	}
+}
+
+static void write_books(struct books *b, const struct model *m, int k)
+{
+	b->number[k] = (uint8_t)m->record[k].number;
+	for (int i = 0; i < 2; i++) {
+		b->pin[k][i] = (uint8_t)m->record[k].pin[i];
+		b->asked[i] = (uint8_t)m->r.asked[i];
 	}
 }
 
@@ -245,6 +268,7 @@ static void compress(struct world *w, const struct model *m)
 	w->open = m->t.open;
 	w->step = (uint8_t)m->t.step;
 	w->done = (uint8_t)m->r.done;
+	w->fixed = (uint8_t)m->r.fixed;
 	w->gone_at = (uint8_t)m->t.gone_at;
 	w->on_disk = (uint8_t)m->r.on_disk;
 	w->complete = (uint8_t)m->r.complete;
@@ -259,7 +283,7 @@ static void compress(struct world *w, const struct model *m)
 						 (uint8_t)(s->ends_at | m->record[k].ends_at << 4),
 						 (uint8_t)s->missed};
 		w->record[k] = (uint8_t)m->record[k].state;
-		w->books.number[k] = (uint8_t)m->record[k].number;
+		write_books(&w->books, m, k);
 	}
 	(void)number_branches(w);
 }
@@ -299,12 +323,14 @@ static bool keep(struct model *m)
 	f->books = m->w.books;
 	for (int k = 0; k < SEATS; k++) {
 		f->note[k] = (uint8_t)sl_record_note(&m->r, k);
-		f->books.number[k] = (uint8_t)m->record[k].number;
+		write_books(&f->books, m, k);
 	}
 	for (uint64_t step = m->r.done - 1; step > 0; step--) {
-		const bool pinned = (step == m->r.complete && !MODEL_PLANTED(THE_COMPLETE_FILE_GOES)) ||
-				    (step == m->w.due && !MODEL_PLANTED(DUE_IS_NOT_PINNED));
+		bool pinned = (step == m->r.complete && !MODEL_PLANTED(THE_COMPLETE_FILE_GOES)) ||
+			      (step == m->w.due && !MODEL_PLANTED(DUE_IS_NOT_PINNED));
 
+		for (int k = 0; k < SEATS && sl_trunk_needs_all(&m->t); k++)
+			pinned = pinned || m->record[k].pin[0] == step || m->record[k].pin[1] == step;
 		if (m->w.file[step].there && (below || MODEL_PLANTED(THE_COMPLETE_FILE_GOES)) && !pinned)
 			m->w.file[step] = (struct file){0};
 		below = below || m->w.file[step].there;
@@ -326,9 +352,13 @@ static void remove_later(struct model *m, uint64_t from, uint64_t but)
 static void read_file(struct model *m, uint64_t step)
 {
 	m->w.books = m->w.file[step].books;
+	for (int i = 0; i < 2; i++)
+		m->r.asked[i] = m->w.books.asked[i];
 	for (int k = 0; k < SEATS; k++) {
 		m->record[k].number = m->w.books.number[k];
 		m->record[k].ends_at = m->kind->steps;
+		for (int i = 0; i < 2; i++)
+			m->record[k].pin[i] = m->w.books.pin[k][i];
 	}
 }
 
@@ -343,7 +373,8 @@ static void drop(struct model *m)
 		m->w.answer[k] = NOT_ASKED;
 	}
 	m->t.open = m->r.stays = false;
-	m->t.gone_at = m->t.step = m->t.stored = m->r.done = m->r.on_disk = m->r.complete = 0;
+	m->r.asked[0] = m->r.asked[1] = 0;
+	m->t.gone_at = m->t.step = m->t.stored = m->r.done = m->r.fixed = m->r.on_disk = m->r.complete = 0;
 	m->w.books = (struct books){0};
 	m->w.there = m->w.heard = m->w.due = m->w.giver = m->w.asked_at = m->w.all = 0;
 	m->w.from = m->w.ends_of = NOTHING;
@@ -355,7 +386,8 @@ static bool stays_alone(const struct model *m)
 	bool needed = false;
 
 	for (int k = 0; k < SEATS; k++)
-		needed = needed || m->seat[k].state == SL_SEAT_IN || m->seat[k].state == SL_SEAT_AWAY;
+		needed = needed || m->seat[k].state == SL_SEAT_IN || m->seat[k].state == SL_SEAT_AWAY ||
+			 m->seat[k].asks || m->seat[k].given;
 	return m->t.open && needed;
 }
 
@@ -386,7 +418,12 @@ static void link_over(struct model *m, int k, enum sl_seat_end how)
 	m->w.m[k].next = (struct state){NOTHING, 0, 0};
 	if (!MODEL_PLANTED(LOST_GIVER_IS_AWAITED))
 		m->w.answer[k] = NOT_ASKED;
-	(void)sl_trunk_over(&m->t, k, how);
+	if (sl_trunk_over(&m->t, k, how)) { /* end_others */
+		sl_trunk_gathers(&m->t);
+		for (int i = 0; i < SEATS; i++)
+			if (i != k)
+				link_over(m, i, SL_SEAT_LOST);
+	}
 	session_ends(m, k, how);
 }
 

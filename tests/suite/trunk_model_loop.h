@@ -92,6 +92,46 @@ static void first_weights(struct model *m)
 		m->record[k].state = SL_SEAT_NEVER;
 	}
 	m->w.books = (struct books){0};
+	m->r.asked[0] = m->r.asked[1] = 0;
+}
+
+static bool all_hold(const struct model *m, uint64_t step)
+{
+	for (int k = 0; k < SEATS; k++)
+		if (is_linked(m, k) && !sl_hello_holds(&m->hello[k], step))
+			return false;
+	return true;
+}
+
+/* Where each step needs all. False: there is no step that all hold. */
+static bool choose_held(struct model *m, uint64_t *step)
+{
+	const int newest = newest_file(m);
+	uint64_t left;
+
+	m->r.fixed = 0;
+	if (newest)
+		read_file(m, (uint64_t)newest);
+	left = sl_records_left_at(&m->r);
+	for (*step = STEPS;; --*step) {
+		if ((!*step || m->w.file[*step].there) && *step >= left && all_hold(m, *step)) {
+			bool mine = true;
+
+			if (*step)
+				read_file(m, *step);
+			for (int k = 0; k < SEATS && *step; k++)
+				mine = mine && !(is_linked(m, k) && is_foreign(m, k));
+			if (mine)
+				break;
+		}
+		if (!*step)
+			return false;
+	}
+	for (int k = 0; k < SEATS; k++)
+		if (m->w.m[k].proc == OVER && *step < m->kind->steps)
+			breaks(m, "7: steps are done again without a member that has ended");
+	m->w.ends_of = *step && has_complete(m, *step) ? (uint8_t)*step : NOTHING;
+	return true;
 }
 
 /* As opens. */
@@ -120,20 +160,22 @@ static bool all_linked(const struct model *m)
 static void choose(struct model *m)
 {
 	uint64_t step = 0;
+	const bool held = sl_trunk_needs_all(&m->t) && !is_another_run(m) && choose_held(m, &step);
 
 	if (is_another_run(m)) { /* with members that have lost all, but got their weights once */
 		for (int k = 0; k < SEATS; k++)
 			begins_another(m, k);
 		return;
 	}
-	step = take_newest(m);
-	if (step < m->w.best)
+	step = held ? step : take_newest(m);
+	if (step < m->w.best && !held)
 		breaks(m, "6: the group goes back behind a complete checkpoint");
-	if (!step && m->kind->least > 0 && newest_file(m) && !all_linked(m) && !MODEL_PLANTED(BEGINS_ANEW_WITHOUT)) {
+	if (!step && !held && m->kind->least > 0 && newest_file(m) && !all_linked(m) &&
+	    !MODEL_PLANTED(BEGINS_ANEW_WITHOUT)) {
 		m->w.all = 1;
 		return;
 	}
-	for (int later = STEPS; later > (int)step; later--)
+	for (int later = STEPS; later > (int)step && !held; later--)
 		if (has_member_of(m, later))
 			breaks(m, "5: the group goes back, though one that is here has its head and tail");
 	m->w.all = 0;
@@ -143,6 +185,7 @@ static void choose(struct model *m)
 		return;
 	m->w.branch = new_branch(m);
 	m->r.done = m->r.on_disk = step;
+	m->r.fixed = held ? 0 : step;
 	m->w.from = (uint8_t)step;
 	m->r.complete = step;
 	while (m->r.complete && !has_complete(m, m->r.complete) && !MODEL_PLANTED(INCOMPLETE_IS_TAKEN))
@@ -150,7 +193,7 @@ static void choose(struct model *m)
 	m->w.books.with &= (uint16_t)((1u << 3 * step) - 1); /* sl_group_log_cut */
 	for (int k = 0; k < SEATS; k++) {
 		m->w.books.own[k] &= (uint16_t)((1u << (3 * step + 3)) - 1);
-		if (step && !is_linked(m, k) && m->record[k].state == SL_SEAT_IN)
+		if (step && !is_linked(m, k) && m->record[k].state == SL_SEAT_IN && !sl_trunk_needs_all(&m->t))
 			m->record[k].state = SL_SEAT_AWAY;
 	}
 	opens(m);
@@ -271,6 +314,21 @@ static void log_return(struct model *m, int k, uint64_t held)
 	m->w.books.back |= (uint8_t)(1 << k);
 }
 
+/* As go_back. */
+static void go_back(struct model *m, int k)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < m->hello[k].n_held; i++)
+		any = any || m->hello[k].held[i] == m->r.asked[0] || m->hello[k].held[i] == m->r.asked[1];
+	if (!any)
+		breaks(m, "7: all go back to a step that others do not hold");
+	sl_trunk_gathers(&m->t);
+	for (int i = 0; i < SEATS; i++)
+		if (i != k)
+			link_over(m, i, SL_SEAT_LOST);
+}
+
 static void come(struct model *m, int k)
 {
 	struct sl_record *record = &m->record[k];
@@ -289,6 +347,20 @@ static void come(struct model *m, int k)
 		return;
 	}
 	if (is_foreign(m, k) || record->number < m->r.done || !sl_hello_holds(h, record->number)) {
+		if (sl_trunk_needs_all(&m->t) && (!is_foreign(m, k) || sl_hello_is_new(h)) &&
+		    sl_records_can_go_back(&m->r, k)) {
+			go_back(m, k);
+			return;
+		}
+		if (m->t.own && record->state == SL_SEAT_DONE && !sl_hello_holds(h, record->number)) {
+			m->w.m[k].proc = OVER; /* refused: its model is written */
+			link_over(m, k, SL_SEAT_LOST);
+			return;
+		}
+		if ((m->t.whole || m->t.ranks) && !sl_records_left_at(&m->r)) {
+			refuse(m, k);
+			return;
+		}
 		if (!m->r.done && !sl_hello_holds(h, 0)) {
 			if (m->kind->least > 0)
 				refuse(m, k);
@@ -303,6 +375,8 @@ static void come(struct model *m, int k)
 			m->w.giver = m->w.due ? m->w.giver : 0;
 			return;
 		}
+		if (sl_trunk_needs_all(&m->t) && !m->kind->wipes && m->r.done && (!given || m->r.done < m->kind->steps))
+			breaks(m, "7: a member that was killed goes on with other codecs, or an older head and tail");
 		record->number = m->r.done;
 		m->w.books.branch[k] = given ? m->w.branch : m->r.done ? NOTHING : 0;
 		log_return(m, k, held);
@@ -396,6 +470,18 @@ static void decided(struct model *m, int k, bool kept)
 		keep_own(p);
 }
 
+static bool keep_asked(struct model *m)
+{
+	const uint64_t was[2] = {m->r.asked[0], m->r.asked[1]};
+
+	m->r.asked[0] = m->r.done;
+	m->r.asked[1] = was[0];
+	if (keep(m))
+		return true;
+	memcpy(m->r.asked, was, sizeof was);
+	return false;
+}
+
 /* The job APPLY, and applied. */
 static void apply(struct model *m)
 {
@@ -407,7 +493,7 @@ static void apply(struct model *m)
 	if (m->r.done == m->w.from)
 		remove_later(m, m->r.done + 1, 0);
 	for (int k = 0; k < SEATS; k++) {
-		took[k] = (struct sl_took){sl_seat_is_ready(&m->t, k), !is_linked(m, k)};
+		took[k] = (struct sl_took){sl_seat_is_ready(&m->t, k), !sl_trunk_needs_all(&m->t) && !is_linked(m, k)};
 		with |= (uint16_t)((took[k].part || (MODEL_PLANTED(LATE_COUNTS) && is_linked(m, k))) << k);
 		real |= (uint16_t)(took[k].part << k);
 		if (took[k].part)
@@ -421,11 +507,14 @@ static void apply(struct model *m)
 		if (!m->kind->shared)
 			m->w.books.own[k] |= (uint16_t)(own << 3 * (step + 1));
 		if (took[k].part)
+			sl_record_keeps(&m->record[k], (uint64_t[2]){m->w.m[k].file[0].step, m->w.m[k].file[1].step},
+					false, m->r.done + 1);
+		if (took[k].part)
 			m->w.m[k].live.taken |= (uint16_t)(m->kind->shared ? real << 3 * step : 1 << step);
 	}
 	sl_records_stepped(&m->r, took, 1);
 	if (m->r.done % m->kind->every == 0 || m->r.done == m->kind->steps)
-		kept = m->r.stays = keep(m);
+		kept = m->r.stays = keep_asked(m);
 	else
 		m->r.stays = false;
 	m->t.step = m->r.done;
@@ -465,13 +554,14 @@ static void catch_up(struct model *m, int k)
 
 static void let_go(struct model *m)
 {
-	bool gets[SEATS], noted;
+	bool gets[SEATS], wrote[SEATS], noted;
 	enum sl_seat_state was[SEATS];
 
 	for (int k = 0; k < SEATS; k++) {
 		gets[k] = sl_trunk_may_leave(&m->t, k);
+		wrote[k] = m->seat[k].given && m->seat[k].asks && !is_linked(m, k);
 		was[k] = m->record[k].state;
-		if (gets[k] && m->record[k].number <= m->r.complete)
+		if (wrote[k] || (gets[k] && m->record[k].number <= m->r.complete))
 			m->record[k].state = SL_SEAT_DONE;
 	}
 	noted = m->r.done != m->r.on_disk || !m->r.done;
@@ -480,7 +570,8 @@ static void let_go(struct model *m)
 	noted = m->r.done != m->r.on_disk || !noted || keep(m);
 	for (int k = 0; k < SEATS; k++) {
 		struct member *p = &m->w.m[k];
-		const bool stored = m->record[k].number <= m->r.complete, leaves = gets[k] && noted && stored;
+		const bool stored = m->record[k].number <= m->r.complete,
+			   leaves = wrote[k] || (gets[k] && noted && stored);
 
 		if (leaves)
 			sl_record_let_go(&m->r, k);
@@ -490,7 +581,11 @@ static void let_go(struct model *m)
 			continue;
 		m->seat[k].asks = false;
 		m->seat[k].given = !leaves;
-		p->end = p->end == ASKED_AGAIN || (stored && p->file[0].step == m->kind->steps) ? LEAVES : HAS_MODEL;
+		if (sl_trunk_needs_all(&m->t) ? leaves
+					      : p->end == ASKED_AGAIN || (stored && p->file[0].step == m->kind->steps))
+			p->end = LEAVES;
+		else
+			p->end = HAS_MODEL;
 	}
 }
 
@@ -517,12 +612,59 @@ static void look(struct model *m)
 	}
 }
 
+/* Each rank knows what the other has reported. */
+static void stand_at(struct model *m, int rank)
+{
+	for (int i = 0; i < 2; i++) {
+		const bool here = i == 1; /* the other rank first, for what it has reported */
+		const bool last = here == (rank == 1);
+		struct sl_trunk_tally c;
+
+		m->t.first = m->r.first = last ? SEATS - 1 : 0;
+		m->t.end = m->r.end = last ? SEATS : SEATS - 1;
+		if (here)
+			continue;
+		c = sl_trunk_count(&m->t);
+		m->t.far = (struct sl_trunk_far){.ready = c.ready,
+						 .members = c.members,
+						 .could = sl_trunk_could(&m->t),
+						 .unsafe_end = sl_trunk_unsafe_end(&m->t)};
+	}
+}
+
+static void stand_nowhere(struct model *m)
+{
+	m->t.first = m->r.first = 0;
+	m->t.end = m->r.end = SEATS;
+}
+
+/* All ranks choose or apply together, or none does. */
+static enum sl_trunk_act next(struct model *m, int *seat)
+{
+	enum sl_trunk_act act = SL_TRUNK_WAIT, all = SL_TRUNK_WAIT;
+	bool ready = false;
+
+	if (!m->kind->ranks)
+		return sl_trunk_next(&m->t, seat);
+	for (int rank = 0; rank < 2; rank++) {
+		stand_at(m, rank);
+		act = sl_trunk_next(&m->t, seat);
+		if (act != SL_TRUNK_CHOOSE && act != SL_TRUNK_APPLY && act != SL_TRUNK_WAIT)
+			return act;
+		all = rank == 0 || all == act ? act : SL_TRUNK_WAIT;
+	}
+	stand_nowhere(m);
+	for (int k = 0; k < SEATS; k++)
+		ready = ready || sl_seat_is_ready(&m->t, k);
+	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks agree, but no seat is ready */
+}
+
 static bool act(struct model *m)
 {
 	int k;
 
 	look(m);
-	switch (sl_trunk_next(&m->t, &k)) {
+	switch (next(m, &k)) {
 	case SL_TRUNK_CHOOSE:
 		if (m->w.all && !all_linked(m))
 			return false;
@@ -562,10 +704,12 @@ static void run(struct model *m)
 		if (ask_ends(m))
 			store_ends(m);
 		else if (!keep_again(m) && !act(m))
-			return;
+			break;
+		stand_nowhere(m);
 		if (turns > 64)
 			breaks(m, "4: it turns in circles");
 	}
+	stand_nowhere(m);
 }
 
 #endif

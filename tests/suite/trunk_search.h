@@ -1,4 +1,4 @@
-/* The search of test_trunk_table.c and test_trunk_all.c, breadth first. Before it, the test defines struct world, model
+/* The search of test_trunk_table.c, breadth first. Before it, the test defines struct world, model
  * and kind, enum event (from CRASH on: faults), event_name, first_world, expand, compress, happens, run, check and
  * is_goal. */
 #ifndef SL_TESTS_SUITE_TRUNK_SEARCH_H
