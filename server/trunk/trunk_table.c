@@ -138,6 +138,15 @@ static bool all_here(const struct sl_trunk_table *t)
 
 /* ---- whom a step waits for */
 
+/* Whether a member that is owed the step is not ready. */
+static bool owes_any(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (sl_trunk_owes(t, k) && !sl_seat_is_ready(t, k))
+			return true;
+	return false;
+}
+
 /* Somebody needs head and tail, and nobody is here who has them, or will have them: those inside a round have theirs of
  * its end, if they are enough to end it. */
 static bool lacks_ends(const struct sl_trunk_table *t)
@@ -153,16 +162,7 @@ static bool lacks_ends(const struct sl_trunk_table *t)
 		inside += s->link == SL_LINK_OPEN;
 		asks = asks || s->link == SL_LINK_ASKING;
 	}
-	return asks && inside < sl_trunk_least(t);
-}
-
-/* Whether a member that is owed the step is not ready. */
-static bool owes_any(const struct sl_trunk_table *t)
-{
-	for (int k = 0; k < t->n; k++)
-		if (sl_trunk_owes(t, k) && !sl_seat_is_ready(t, k))
-			return true;
-	return false;
+	return asks && (inside < sl_trunk_least(t) || owes_any(t));
 }
 
 enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t)

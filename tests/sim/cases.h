@@ -124,3 +124,6 @@ CASE("batches", 845242, "1,2,3,4",
      "a member's pause left a file beside its first checkpoint, so the group did not go back with one that had none")
 CASE("turns", 87, "1,2,3,4,5,6",
      "a member could not write its model, and the full disk did not say that the others had ended: it waited for them")
+CASE("late-rounds", 9100068, "1,2,3,4,5,6",
+     "a member that was owed the round came while the others stood inside it: nobody could give it head and tail, or "
+     "go on")
