@@ -408,7 +408,7 @@ static enum sl_err gather(struct group *g, struct member **some)
 		m->here = sl_absent_look(g->options->absent, k, g->step) != SL_AWAY;
 		if (m->here && (!was || comes))
 			err = join(g, m, from, was, own);
-		if (m->here && !err)
+		if (!err) /* it may name a step that it was away in, such as 0 */
 			err = keep_own(g, m);
 		if (m->here && !*some)
 			*some = m;

@@ -90,13 +90,15 @@ static void go_on(struct sl_group *g)
 }
 
 /* It does not hold what the others do, and nobody can give it head and tail. Unless others have left since, who do not
- * repeat steps: then it goes on with its own, if it has not written its model. */
+ * repeat steps: then it goes on with its own, if it has not written its model. With private ones it needs a state that
+ * the log knows: an older copy of the server's store knows none of its confirmed ones. */
 static bool needs_its_files(const struct sl_group *g)
 {
 	const struct sl_record *s = &g->trunk.r.seat[g->which];
 	const bool was_done = g->t.own && s->state == SL_SEAT_DONE && !sl_hello_holds(s->hello, s->number);
+	const bool unknown = !g->ends && g->trunk.r.done && !newest_held(g, g->which) && !sl_hello_holds(s->hello, 0);
 
-	return was_done || (sl_group_needs_files(g) && (g->ends || !sl_records_left_at(&g->trunk.r)));
+	return was_done || unknown || (sl_group_needs_files(g) && (g->ends || !sl_records_left_at(&g->trunk.r)));
 }
 
 static void come(struct sl_group *g)
@@ -120,12 +122,12 @@ static void come(struct sl_group *g)
 		 sl_records_can_go_back(&g->trunk.r, g->which))
 		g->came = SL_COME_BACK;
 	else if ((!g->trunk.r.done && !sl_hello_holds(h, 0)) || needs_its_files(g))
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0],
-				    g->name,
-				    record->state == SL_SEAT_DONE ? "has done its run, and this member, too"
-				    : g->trunk.r.done             ? "has no checkpoint that it holds, too"
-						      : "begins anew: this member can begin anew with --fresh");
+		g->err = sl_fail_at(
+			&g->fail, "share.member", SL_ERR_MISMATCH,
+			"member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0], g->name,
+			record->state == SL_SEAT_DONE ? "has done its run, and this member, too"
+			: g->trunk.r.done ? "has no checkpoint that it holds, too: is the server's store an older one?"
+					  : "begins anew: this member can begin anew with --fresh");
 	else
 		come_anew(g);
 	if (!g->err && g->came != SL_COME_LATER && g->came != SL_COME_BACK) {

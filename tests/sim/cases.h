@@ -127,3 +127,8 @@ CASE("turns", 87, "1,2,3,4,5,6",
 CASE("late-rounds", 9100068, "1,2,3,4,5,6",
      "a member that was owed the round came while the others stood inside it: nobody could give it head and tail, or "
      "go on")
+CASE("come-and-go-private", 9300026, "1,2,3,4,5,6,7,8",
+     "a member that had come late went back to its first head and tail, which --absent did not know: it was away in "
+     "step 1")
+CASE("private", 9300078, "1,2,3,4,5,6",
+     "a server with an older store let members in that hold later states alone, and these came again without end")
