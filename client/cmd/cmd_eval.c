@@ -56,6 +56,7 @@ static void print_json(const struct sl_conf_client *conf, const double acc[2], c
 		json_object_set_new(
 			root, side[i],
 			json_pack("{s:o, s:o}", "test_acc", sl_json_real(acc[i]), "test_loss", sl_json_real(loss[i])));
+	json_object_set(root, "evaluated_part", json_object_get(said, "evaluated_part"));
 	json_object_set(root, "servers_word", json_object_get(said, "servers_word"));
 	json_object_set(root, "warnings", json_object_get(said, "warnings"));
 	sl_json_print(root, JSON_COMPACT, stdout);
