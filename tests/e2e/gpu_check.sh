@@ -26,7 +26,7 @@ done <"$tmp/programs"
 [ -z "$(sed -nE 's/^ +[0-9]+ s  ([a-z0-9_]+).*/\1/p' "$tmp/said" | sort | uniq -d)" ] || fail 'a name twice'
 
 # ---- all parts of the C library come from the host: parts of two versions do not work together
-for script in scripts/gpu-bundle.sh scripts/bundle.sh; do
+for script in scripts/gpu-bundle.sh scripts/portable.sh; do
 	left_out=$(sed -n "s/.*grep -vE '\([^']*\)'.*/\1/p" "$script")
 	for part in c m mvec dl rt pthread resolv anl util; do
 		echo "/lib/x86_64-linux-gnu/lib$part.so.6" | grep -qE "$left_out" || fail "$script takes lib$part along"
