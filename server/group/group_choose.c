@@ -335,11 +335,12 @@ static enum sl_err choose_held(struct sl_group *g, uint64_t *step, struct sl_fai
  * complete checkpoint, or goes on with its own. */
 static enum sl_err choose(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
-	enum sl_err err = sl_trunk_needs_all(&g->t) ? choose_held(g, step, fail) : SL_ERR_NOINPUT;
+	const bool other = g->t.whole && is_another_run(g);
+	enum sl_err err = sl_trunk_needs_all(&g->t) && !other ? choose_held(g, step, fail) : SL_ERR_NOINPUT;
 
 	if (err != SL_ERR_NOINPUT)
 		return err;
-	if (sl_group_needs_files(g))
+	if (sl_group_needs_files(g) && !other)
 		return refuse_odd(g, fail);
 	err = choose_complete(g, step, fail);
 	g->trunk.r.fixed = *step; /* one of them holds none of the others' steps */

@@ -86,14 +86,17 @@ static bool has_ended(const struct sl_trunk_table *t, const struct sl_hello *h)
 	return h->run_steps && step >= h->run_steps && !SL_PLANTED(END_NEEDS_A_QUORUM);
 }
 
-/* A member that was done has come for a longer run: those that were done have to come, too. */
-static bool some_are_longer(const struct sl_trunk_table *t)
+/* A member that was done has come for a longer run: those that were done have to come, too. So they have where parties
+ * do each step together and one begins another run, since nobody could give it a head and tail. */
+static bool some_go_on(const struct sl_trunk_table *t)
 {
-	for (int k = t->first; k < t->end && sl_trunk_needs_all(t); k++)
-		if (t->seat[k].link == SL_LINK_JOINING && t->seat[k].state == SL_SEAT_DONE &&
-		    !sl_hello_is_done(t->seat[k].hello) && !sl_hello_is_new(t->seat[k].hello) &&
-		    !has_ended(t, t->seat[k].hello))
+	for (int k = t->first; k < t->end && sl_trunk_needs_all(t); k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		if (s->link == SL_LINK_JOINING && s->state == SL_SEAT_DONE &&
+		    (sl_hello_is_new(s->hello) ? t->whole : !sl_hello_is_done(s->hello) && !has_ended(t, s->hello)))
 			return true;
+	}
 	return false;
 }
 
@@ -103,7 +106,7 @@ static bool is_expected(const struct sl_trunk_table *t, const struct sl_seat *s)
 	if (s->link != SL_LINK_NONE)
 		return false;
 	if (s->state == SL_SEAT_DONE)
-		return some_are_longer(t);
+		return some_go_on(t);
 	return s->state == SL_SEAT_NEVER ? t->least > 0 && !SL_PLANTED(BEGINS_WITHOUT)
 					 : s->state == SL_SEAT_IN && !s->tired;
 }
