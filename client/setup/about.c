@@ -163,7 +163,8 @@ json_t *sl_about_set(const struct sl_setup *s, const struct sl_set *set)
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
 				  sl_setup_task(s->conf)->name);
 
-	sl_about_classes(about, set);
+	if (!sl_conf_lacks_labels(s->conf)) /* the member with labels names them */
+		sl_about_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
 		sl_about_pictures(about, s, set);
 	if (set->tokenizer)
