@@ -95,6 +95,17 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
+/* The file and the folder that it is in, as in `row-01/stderr.log`. */
+static const char *short_name(const char *path)
+{
+	const char *at = path + strlen(path);
+
+	for (int slashes = 0; at > path; at--)
+		if (at[-1] == '/' && ++slashes == 2)
+			break;
+	return at;
+}
+
 /* Warns of the warnings that a child's log has: their ids, each once. */
 static void tell_warnings(const char *path)
 {
@@ -116,7 +127,7 @@ static void tell_warnings(const char *path)
 	if (file)
 		fclose(file);
 	if (used > 1)
-		sl_log(SL_LOG_WARN, "row-warned", "%s has warnings: %.*s", path, (int)used - 3, all + 2);
+		sl_log(SL_LOG_WARN, "row-warned", "%s has warnings: %.*s", short_name(path), (int)used - 3, all + 2);
 }
 
 static volatile sig_atomic_t under_way, asked; /* the child that is waited for, or 0; SIGTERM, else the last signal */

@@ -132,7 +132,7 @@ done
 sed 's/split: {[^}]*}/split: {folds: 3}/' "$tmp/client.yaml" >"$tmp/folds.yaml"
 "$SPLITC" sweep "$tmp/folds.yaml" --local --out "$tmp/folds" --set data.dir="$tmp/rare" --set model.classes=3 --set train.max_steps=1 >"$tmp/sweep.log" 2>&1 ||
 	fail "folds: $(cat "$tmp/sweep.log")"
-[ "$(grep -c "^WARN row-warned: $tmp/folds/row-0[123]/stderr.log has warnings: .*class-missing" "$tmp/sweep.log")" = 3 ] || fail "folds without class c: $(cat "$tmp/sweep.log")"
+[ "$(grep -c "^WARN row-warned: row-0[123]/stderr.log has warnings: .*class-missing" "$tmp/sweep.log")" = 3 ] || fail "folds without class c: $(cat "$tmp/sweep.log")"
 sed -i 's/,b$/,a/' "$tmp/rare/train.csv"
 refusals=0
 for seed in 0 1 2 3 4 5; do
