@@ -489,6 +489,8 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 		sl_options_tell_best(conf, setup->trained);
 	if (!err)
 		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
+	if (!err)
+		err = sl_weights_check_finite(setup->plan->model, &setup->weights, fail);
 	if (err || !o->export.adapter)
 		return err ? err : write_model(o, setup, fail);
 	err = sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,

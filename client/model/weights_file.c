@@ -9,6 +9,7 @@
 #include "client/model/lora.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
+#include "common/exec/finite.h"
 
 static const char tracked[] = ".num_batches_tracked";
 static const char running_mean[] = ".running_mean";
@@ -501,6 +502,18 @@ enum sl_err sl_weights_save_all(const struct sl_model *model, const char *path, 
 				struct sl_fail *fail)
 {
 	return save(model, path, (const float *const *)w->value, w->held, batches_tracked, notes, n_notes, fail);
+}
+
+enum sl_err sl_weights_check_finite(const struct sl_model *model, const struct sl_weights *weights,
+				    struct sl_fail *fail)
+{
+	for (int i = 0; i < model->graph.n_param; i++) {
+		const struct sl_param *p = &model->graph.param[i];
+
+		if (weights->value[i] && !sl_finite_host(weights->value[i], sl_shape_count(&p->shape)))
+			return sl_fail_set(fail, SL_ERR_DATA, "\"%s\" of these weights holds NaN or Inf", p->name);
+	}
+	return SL_OK;
 }
 
 char *sl_weights_note(const char *path, const char *key)

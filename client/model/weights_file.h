@@ -53,6 +53,10 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
 			    bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* DATA if a parameter that `weights` holds has NaN or Inf; *fail names it. */
+enum sl_err sl_weights_check_finite(const struct sl_model *model, const struct sl_weights *weights,
+				    struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Loads the parameters whose names begin with `prefix`, and passes over other tensors of the file. Every tensor with
  * that prefix must be a parameter of the model, of its shape, that is not loaded[i] (of n_param) yet; it is set then.
  * DATA otherwise, also if there is no such tensor. Buffers of other parameters are untouched; `param` NULL: the file is
