@@ -58,21 +58,6 @@ static bool join(const struct folder_set *set, char out[PATH_MAX], const char *p
 	return snprintf(out, PATH_MAX, "%s%s%s", set->root ? set->root : "", set->root ? "/" : "", path) < PATH_MAX;
 }
 
-/* The type of a folder's entry, such as S_IFREG, links followed; 0: it is gone, or its path is too long. */
-static mode_t kind_of(const char *path, const struct dirent *entry)
-{
-	char whole[PATH_MAX];
-	struct stat st;
-
-	if (entry->d_type == DT_DIR)
-		return S_IFDIR;
-	if (entry->d_type == DT_REG)
-		return S_IFREG;
-	if (snprintf(whole, sizeof whole, "%s/%s", path, entry->d_name) >= PATH_MAX || stat(whole, &st))
-		return 0;
-	return st.st_mode & S_IFMT;
-}
-
 /* Counts a file that is no picture. */
 static void pass_over(struct folder_set *set, const char *name)
 {
@@ -115,8 +100,8 @@ static void kinds_text(struct folder_set *set, char *out, size_t size)
 	sl_text_make_safe(out, '?');
 }
 
-/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. With `pictures`, it
- * also counts other files in `others`. Names that begin with a dot are left out. */
+/* Adds the names of folders to *folders and those of pictures to *pictures, and counts other files in `others`; each
+ * may be NULL. Names that begin with a dot are left out. */
 static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
 			       struct folder_set *others, struct sl_fail *fail)
 {
@@ -133,10 +118,10 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 
 		if (name[0] == '.') /* also ._0001.jpg, which macOS adds, and .ipynb_checkpoints */
 			continue;
-		kind = kind_of(path, entry);
+		kind = sl_folder_entry_kind(path, entry);
 		if (pictures && sl_picture_name(name) && kind != S_IFDIR)
 			list = pictures;
-		else if (pictures && kind == S_IFREG)
+		else if (others && kind == S_IFREG)
 			pass_over(others, name);
 		if (!list || (list == folders && kind != S_IFDIR))
 			continue;
@@ -302,9 +287,14 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 /* Lists the split's pictures, class by class. */
 static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 {
-	struct sl_names here = {0};
-	enum sl_err err = read_folder(set->root, &here, NULL, NULL, fail);
+	struct sl_names here = {0}, beside = {0};
+	enum sl_err err = read_folder(set->root, &here, &beside, NULL, fail);
 
+	if (!err && beside.n)
+		sl_log(SL_LOG_WARN, "passed-over",
+		       "%s: beside the class folders, and so of no class: %" PRId64 " picture%s, such as %.200s",
+		       set->root, beside.n, sl_plural(beside.n), sl_name(&beside, 0));
+	sl_names_close(&beside);
 	sl_names_sort(&here);
 	for (int64_t i = 0; i < here.n && !err; i++) {
 		const int32_t label = find_class(&set->classes, sl_name(&here, i));

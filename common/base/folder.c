@@ -83,6 +83,20 @@ bool sl_folder_is(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+mode_t sl_folder_entry_kind(const char *path, const struct dirent *entry)
+{
+	char whole[PATH_MAX];
+	struct stat st;
+
+	if (entry->d_type == DT_DIR)
+		return S_IFDIR;
+	if (entry->d_type == DT_REG)
+		return S_IFREG;
+	if (snprintf(whole, sizeof whole, "%s/%s", path, entry->d_name) >= PATH_MAX || stat(whole, &st))
+		return 0;
+	return st.st_mode & S_IFMT;
+}
+
 bool sl_folder_is_file(const char *path)
 {
 	return access(path, F_OK) == 0 && !sl_folder_is(path);

@@ -2,6 +2,7 @@
 #ifndef SL_BASE_FOLDER_H
 #define SL_BASE_FOLDER_H
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -24,6 +25,9 @@ enum sl_err sl_folder_check(const char *path, struct sl_fail *fail) SL_MUST_CHEC
 /* Whether `path` exists and is a folder; whether it exists and is something else. */
 bool sl_folder_is(const char *path);
 bool sl_folder_is_file(const char *path);
+/* The type of an entry of the folder `path`, such as S_IFREG, links followed; 0: it is gone, or its path is too long.
+ */
+mode_t sl_folder_entry_kind(const char *path, const struct dirent *entry);
 /* OK if this process may make names in `dir`, or could make `dir` itself. Nothing is written. CANTCREATE. */
 enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -85,6 +85,10 @@ mkdir "$tmp/pictures/train/.ipynb_checkpoints"
 "$SPLITC" data "$tmp/images.yaml" >"$tmp/table" 2>"$tmp/err" || true
 grep -qx 'passed over 2 files of training, not pictures: 1 .gif, 1 .txt' "$tmp/table" || fail "passed over: $(cat "$tmp/table")"
 grep -q "^WARN passed-over: $tmp/pictures/train: 2 files in class folders are no picture that is read (.*), beside 60: 1 .gif, 1 .txt$" "$tmp/err" || fail "passed over: $(cat "$tmp/err")"
+cp "$(ls "${jpeg%/*}"/*.jp*g | head -n 1)" "$tmp/pictures/train/stray.jpg"
+"$SPLITC" data "$tmp/images.yaml" >"$tmp/table" 2>"$tmp/err" || true
+rm "$tmp/pictures/train/stray.jpg"
+grep -qx "WARN passed-over: $tmp/pictures/train: beside the class folders, and so of no class: 1 picture, such as stray.jpg" "$tmp/err" || fail "a picture beside the classes: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/images.yaml" --json 2>"$tmp/err" | jq -e '.train.passed_over == 2 and .test.passed_over == 0' >"$tmp/table" || fail 'passed over: --json'
 "$SPLITC" data "$tmp/images.yaml" --set data.dir="$tmp/none" 2>"$tmp/err" && fail 'no folder' || status=$?
 [ $status = 66 ] || fail "no folder: exit status $status"
