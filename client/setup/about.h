@@ -83,6 +83,9 @@ enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) S
 /* The same for a training, after sl_about_make, with the file that gives its first weights: model.weights,
  * model.network, lora.adapter or a folder of Hugging Face. It may be meant to learn others, so all are warnings. */
 void sl_about_check_begun(const struct sl_setup *setup);
+/* Warns if a table's columns become inputs, and only the training data say how: the weights file `path`, which exists,
+ * says nothing. */
+void sl_about_warn_of_columns(const struct sl_conf_client *conf, const char *path);
 /* For trained weights, after sl_setup_plan: warns if the plan's network is not the one that setup->about names. */
 void sl_about_check_network(const struct sl_setup *setup);
 /* The same for texts that are not from a data set: warns if `tokenizer`, a hash, is not the model's. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/setup/about.h"
 #include "common/base/log.h"
@@ -271,6 +272,16 @@ static json_t *begun_with(const struct sl_conf_client *c, const char **key, char
 	return NULL;
 }
 
+void sl_about_warn_of_columns(const struct sl_conf_client *c, const char *path)
+{
+	if (c->data.kind != SL_DATA_CSV || sl_conf_lacks_input(c) || c->data.like[0] || access(path, R_OK) != 0)
+		return;
+	sl_log(SL_LOG_WARN, "columns-measured",
+	       "%.300s does not say which columns, means and deviations it learned: those of the training data count. "
+	       "If it learned others, data.like names a file that says them",
+	       path);
+}
+
 void sl_about_check_begun(const struct sl_setup *s)
 {
 	char path[PATH_MAX];
@@ -279,6 +290,8 @@ void sl_about_check_begun(const struct sl_setup *s)
 	struct sides x = {s, source_in(all, s->conf, now), now, key, path};
 	struct sl_fail never;
 
+	if (!all && s->conf->model.weights[0] && !s->conf->lora.adapter[0]) /* a file of a network may be untrained */
+		sl_about_warn_of_columns(s->conf, s->conf->model.weights);
 	if (all) {
 		sl_about_check_end(path);
 		(void)!compare(&x, &never);

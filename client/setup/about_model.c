@@ -19,6 +19,8 @@ enum sl_err sl_about_of_model(struct sl_setup *s, const char *path, struct sl_fa
 	about = sl_about_parse(s);
 	known = about;
 	json_decref(about);
+	if (!known && path)
+		sl_about_warn_of_columns(c, path);
 	if (known || (path && access(path, R_OK) != 0) || c->data.scale_label != SL_LABEL_SCALED ||
 	    !sl_conf_learns_labels(c))
 		return SL_OK;

@@ -111,6 +111,11 @@ run own predict numbers --local --set codec=topk:0.5 "$tmp/rows/val.csv"
 silent own
 run bare predict numbers --local --set codec=topk:0.5 "$tmp/rows/val.csv" --weights "$tmp/bare.safetensors"
 diff <(predicted own) <(predicted bare) >"$tmp/differ" && [ -n "$(predicted own)" ] || fail "numbers of a file that lost its scale: $(head -n 4 "$tmp/differ")"
+says bare '^WARN columns-measured: .*/bare.safetensors does not say which columns, means and deviations it learned'
+run bare predict numbers --local --set codec=topk:0.5 "$tmp/rows/val.csv" --weights "$tmp/bare.safetensors" --set data.like="$tmp/numbers/about.json"
+! grep columns-measured "$tmp/bare.log" || fail 'data.like says the columns'
+run bare train numbers "${further[@]}" --set log.dir="$tmp/x" --fresh --set model.weights="$tmp/bare.safetensors"
+says bare '^WARN columns-measured'
 run bare export numbers "$tmp/bare.onnx" --weights "$tmp/bare.safetensors"
 says bare '^WARN scaled-outputs'
 # What holds NaN is not handed on: predict and train end with 65, and export does.
