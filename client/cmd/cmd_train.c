@@ -187,6 +187,19 @@ static void say_kept(const struct sl_conf_client *conf)
 		       (unsigned long long)step);
 }
 
+/* Says that --auto-resume has nothing to do, and what the config asks for since then. */
+static void say_done(const struct sl_conf_client *conf)
+{
+	const struct sl_past_run past = sl_past_run(conf->log.dir);
+	char changed[SL_SAME_RUN_TEXT];
+
+	if (past.resumable && sl_past_run_changed(conf, past.steps, changed))
+		sl_log(SL_LOG_WARN, "done-otherwise", "the run in %.300s ended with other settings: %s", conf->log.dir,
+		       changed);
+	sl_log(SL_LOG_INFO, "run-done",
+	       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh", conf->log.dir);
+}
+
 /* Adds the settings that options are short for: --epochs, --batch, --lr, --alone for one key each, --clients for
  * two. */
 static int take_short(struct sl_options *o)
@@ -249,9 +262,7 @@ static int train(struct run *r, int argc, char **argv)
 	rest = o.auto_resume ? sl_run_rest(&r->conf) : SL_RUN_NONE;
 	o.resume = o.resume || rest == SL_RUN_OPEN;
 	if (rest == SL_RUN_DONE) {
-		sl_log(SL_LOG_INFO, "run-done",
-		       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh",
-		       r->conf.log.dir);
+		say_done(&r->conf);
 		return 0;
 	}
 	if (!o.resume && !o.fresh && sl_journal_taken(&r->conf, &fail) != SL_OK)

@@ -17,16 +17,30 @@
 
 enum { REFUSED_MOST = 4, LOG_TAIL = 1 << 16 /* more than a summary */ };
 
+/* Whether the settings are no longer those that the file notes; `out` says which. */
+static bool has_changed(const struct sl_conf_client *conf, const char *prefix, uint64_t step,
+			char out[SL_SAME_RUN_TEXT])
+{
+	struct sl_checkpoint c = {.dir = conf->log.dir, .prefix = prefix};
+	struct sl_fail unread;
+
+	sl_checkpoint_ask(&c, SL_SAME_RUN);
+	return sl_checkpoint_read(&c, step, &unread) == SL_OK &&
+	       sl_same_run_changed(conf, sl_checkpoint_noted(&c, SL_SAME_RUN), out);
+}
+
+bool sl_past_run_changed(const struct sl_conf_client *conf, uint64_t steps, char out[SL_SAME_RUN_TEXT])
+{
+	return has_changed(conf, SL_CHECKPOINT_DONE, steps, out);
+}
+
 /* The file is of another plan, of which the notes have a hash alone: adds the settings that changed. */
 static void say_changed(const struct sl_conf_client *conf, const char *prefix, uint64_t step, struct sl_fail *fail)
 {
-	struct sl_checkpoint c = {.dir = conf->log.dir, .prefix = prefix};
 	char changed[SL_SAME_RUN_TEXT];
-	struct sl_fail why = *fail, unread;
+	struct sl_fail why = *fail;
 
-	sl_checkpoint_ask(&c, SL_SAME_RUN);
-	if (sl_checkpoint_read(&c, step, &unread) == SL_OK &&
-	    sl_same_run_changed(conf, sl_checkpoint_noted(&c, SL_SAME_RUN), changed))
+	if (has_changed(conf, prefix, step, changed))
 		sl_fail_set(fail, why.code, "%.260s; since then %.200s", why.text, changed);
 }
 

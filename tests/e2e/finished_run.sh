@@ -37,6 +37,13 @@ client run "$tmp/client.yaml" "${sets[@]}" --resume || rc=$?
 grep -q 'the run of 6 steps is done. To train it further: --resume --set train.epochs=N$' "$tmp/run.log" || fail "--resume does not say that it is done"
 as_it_was "--resume of a finished run"
 
+# --auto-resume has nothing to do; it says what the config asks for that the run did not have.
+client run "$tmp/client.yaml" "${sets[@]}" --auto-resume || fail "--auto-resume of a finished run: status $?"
+grep -q '^INFO run-done' "$tmp/run.log" && ! grep WARN "$tmp/run.log" || fail "--auto-resume of a finished run: $(cat "$tmp/run.log")"
+client run "$tmp/client.yaml" "${sets[@]}" --auto-resume --set train.epochs=2 || fail "--auto-resume with more epochs: status $?"
+grep -q '^WARN done-otherwise: the run in .* ended with other settings: train.epochs was 1, is 2$' "$tmp/run.log" || fail "--auto-resume with more epochs: $(cat "$tmp/run.log")"
+as_it_was '--auto-resume of a finished run'
+
 # The server has lost its state.
 mkdir "$tmp/kept"
 find "$tmp/store" -type f ! -name lock -exec mv {} "$tmp/kept" ';'
