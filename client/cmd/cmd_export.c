@@ -548,6 +548,9 @@ static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 		return SL_OK;
 	if (sl_newfile_is_special(o->operand))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "export: %s is no regular file: name a file", o->operand);
+	if (sl_model_file_is_of_run(o->operand))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "export: %.200s is a run's own: name another file",
+				   o->operand);
 	if (!sl_ends_with(o->operand, ".onnx") && !sl_ends_with(o->operand, ".safetensors") &&
 	    access(o->operand, F_OK) == 0)
 		return sl_fail_set(

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "client/model/weights_file.h"
@@ -15,6 +16,16 @@ enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *co
 	if (snprintf(path, PATH_MAX, "%s/%s", conf->log.dir, name) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
 	return SL_OK;
+}
+
+bool sl_model_file_is_of_run(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char folder[PATH_MAX], log[PATH_MAX];
+
+	return (strcmp(name, SL_MODEL_FILE) == 0 || strcmp(name, SL_MODEL_BEST) == 0) && access(path, F_OK) == 0 &&
+	       sl_folder_of(path, folder) && snprintf(log, sizeof log, "%s/log.jsonl", folder) < PATH_MAX &&
+	       access(log, F_OK) == 0;
 }
 
 /* Writes what a party of a vertical group has: its part, and the middle. */

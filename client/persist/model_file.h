@@ -3,6 +3,7 @@
 #define SL_CLIENT_PERSIST_MODEL_FILE_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "common/conf/conf.h"
 #include "common/exec/plan.h"
@@ -25,6 +26,8 @@ enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *co
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
 				const struct sl_weights *weights, const char *about, const char *best, const char *name,
 				uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether `path` is the model or the best weights of a run, whose log lies beside it. */
+bool sl_model_file_is_of_run(const char *path);
 /* A note of the file; NULL: there is none. The caller frees it. */
 char *sl_model_file_note(const struct sl_conf_client *conf, const char *name, const char *key);
 /* The number of steps that the model was trained for; INT64_MAX: there is no model, or it does not say. */

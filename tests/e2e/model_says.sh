@@ -130,6 +130,11 @@ for out in nan.onnx nan-out.safetensors; do
 	says nan '^splitc: "[a-z0-9.]+" of these weights holds NaN or Inf'
 	[ ! -e "$tmp/$out" ] || fail "export: $out has NaN"
 done
+# A run's own model is no place for another one.
+cp "$tmp/texts/model.safetensors" "$tmp/kept.safetensors"
+status=73 run over export numbers "$tmp/texts/model.safetensors"
+says over "^splitc: export: .*/texts/model.safetensors is a run's own: name another file"
+cmp "$tmp/texts/model.safetensors" "$tmp/kept.safetensors" || fail "another run's model is lost"
 mkdir "$tmp/none"
 cp "$tmp/rows/val.csv" "$tmp/none"
 status=66 run bare eval numbers --local --weights "$tmp/bare.safetensors" --set data.dir="$tmp/none"
