@@ -12,6 +12,7 @@
 #include "client/data/survey.h"
 #include "client/setup/setup_pictures.h"
 #include "common/base/clock.h"
+#include "common/base/text.h"
 #include "common/base/wrap.h"
 
 static const char *const usage[] = {
@@ -411,6 +412,10 @@ int splitc_data(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
+	if (o.sheet && !sl_ends_with(o.sheet, ".png"))
+		return sl_command_refuse("data --sheet: name a file that ends with .png");
+	if (o.sheet && sl_source_find(sl_conf_data_kinds[conf.data.kind])->extent)
+		return sl_command_refuse("data: texts have no pictures to draw with --sheet");
 	if (sl_source_find(sl_conf_data_kinds[conf.data.kind])->extent)
 		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
 	l.setup.conf = &conf;

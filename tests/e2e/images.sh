@@ -51,6 +51,9 @@ done
 "$SPLITC" data "$tmp/cifar.yaml" --json >"$tmp/cifar" || fail "data of CIFAR: exit status $?"
 jq -se '[.[0].mean, .[1].mean] | transpose | map(.[0] - .[1] | fabs) | max < 0.01' "$tmp/json" "$tmp/cifar" >"$tmp/out" ||
 	fail "means: $(jq -c .mean "$tmp/json" "$tmp/cifar")"
+cp "$tmp/images.yaml" "$tmp/kept.yaml"
+"$SPLITC" data "$tmp/images.yaml" --sheet "$tmp/kept.yaml" >"$tmp/out" 2>"$tmp/err" && fail 'a sheet in place of a config' || status=$?
+[ $status = 64 ] && cmp "$tmp/images.yaml" "$tmp/kept.yaml" || fail "a sheet in place of a config: status $status, $(cat "$tmp/err")"
 # The sheet has 16 samples, 8 in a row; each is 112 pixels wide and high, with gaps of 6 pixels and 7 for the label.
 [ "$(od -An -t x1 -j 1 -N 3 "$tmp/sheet.png" | tr -d ' ')" = 504e47 ] || fail 'the sheet is no PNG'
 [ "$(od -An -t u1 -j 16 -N 8 "$tmp/sheet.png" | awk '{print $3 * 256 + $4, $7 * 256 + $8}')" = '950 262' ] || fail 'the sheet has another size'

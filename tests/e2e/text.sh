@@ -81,6 +81,8 @@ killed_client 20 undisturbed "$config" "${set[@]}"
 	"$(jq -c '["cola", 300, 80, 300, .tokens, .length]' "$tmp/stats")" ] || fail "data: $(cat "$tmp/json")"
 jq -e '(.batch.tokens * 19 - .train.tokens | fabs) < 0.001 and (.batch.padded_max - 300 * 40 / 19 | fabs) < 0.001 and .batch.tokens < .batch.padded_longest and
 	.batch.padded_longest < .batch.padded_max and .head_act_features == 16 and .tokens_s > 0 and (.text | length) == 5' "$tmp/json" >"$tmp/out" || fail "data: $(cat "$tmp/json")"
+"$SPLITC" data "$config" --sheet "$tmp/sheet.png" >"$tmp/table" 2>"$tmp/err" && fail 'a sheet of texts' || status=$?
+[ $status = 64 ] && grep -q 'texts have no pictures to draw' "$tmp/err" || fail "a sheet of texts: status $status, $(cat "$tmp/err")"
 "$SPLITC" data "$config" >"$tmp/table" || fail "data: exit status $?"
 grep -q '^samples ' "$tmp/table" || fail "data: $(cat "$tmp/table")"
 grep -q '^head_act  *[0-9.]* kB a batch as fp32; padded' "$tmp/table" || fail "data: $(cat "$tmp/table")"
