@@ -8,7 +8,7 @@ static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
 	{"init", splitc_init, "write a config from a few answers"},
 	{"align", splitc_align, "find the rows that both members of a vertical group have"},
-	{"eval", splitc_eval, "compute loss and accuracy of trained weights on the test or validation part"},
+	{"eval", splitc_eval, "loss and accuracy of trained weights on the test or validation part"},
 	{"predict", splitc_predict, "print what a trained model predicts for files, or for the test part"},
 	{"generate", splitc_generate, "write text behind prompts with a decoder"},
 	{"flops", splitc_flops, "count operations, parameters and memory of head, middle and tail"},

@@ -41,7 +41,7 @@ client whole "$tmp/printed.yaml" "${more[@]}" --set train.epochs=2 --local || fa
 client run "$tmp/sgd-mapped.yaml" "${more[@]}" || fail "one epoch: exit status $?"
 rc=0
 client run "$tmp/sgd.yaml" "${more[@]}" --set train.epochs=2 --resume || rc=$?
-[ $rc = 78 ] && grep -q 'group.1 was lr=0.1, is ' "$tmp/run.log" || fail "--resume without groups: exit status $rc, $(tail -n 1 "$tmp/run.log")"
+[ $rc = 78 ] && grep -q 'train.groups was lr=0.1, is ' "$tmp/run.log" || fail "--resume without groups: exit status $rc, $(tail -n 1 "$tmp/run.log")"
 client run "$tmp/sgd-mapped.yaml" "${more[@]}" --set train.epochs=2 --resume || fail "the second epoch: exit status $?"
 same_run run whole 6
 

@@ -194,7 +194,7 @@ timeout -k 5 $patience "$SPLITC" train "$tmp/kinds.yaml" --local --set control="
 	--set train.max_steps=4000000 >"$tmp/stopped.log" 2>&1 &
 stopped=$!
 wait_for 'a run that is to be stopped' test -s "$tmp/stopped/best.safetensors"
-pkill -INT -P $stopped
+signal TERM $stopped # timeout hands it on
 ends_with $stopped 75 $patience 'a run that is stopped'
 at='^WARN unfinished: .* has the weights of step [0-9]* of 4000000: they are not those of the run.s end$'
 of_stopped=(--local --set log.dir="$tmp/stopped")

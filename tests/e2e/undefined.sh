@@ -53,7 +53,7 @@ for name in numbers classes; do
 	jq -se 'map(select(.type == "epoch")) | length == 3 and all(.[]; .test_loss == null and all(.test_metrics[]; . == null))' \
 		"$tmp/$name/log.jsonl" >"$tmp/said" || fail "$name: log.jsonl has figures"
 	run eval $name "${holed[@]}" || fail "eval of $name: exit status $?"
-	grep -qxF "undefined: $why" "$tmp/out" && grep -qE '^test .*undefined' "$tmp/out" && ! grep -qiE '[^a-z]-?(nan|inf)[^a-z]' <(grep -v '^undefined' "$tmp/out") ||
+	grep -qxF "undefined: $why" "$tmp/out" && grep -qE '^validation .*undefined' "$tmp/out" && ! grep -qiE '[^a-z]-?(nan|inf)[^a-z]' <(grep -v '^undefined' "$tmp/out") ||
 		fail "eval of $name: $(cat "$tmp/out")"
 	rc=0
 	run predict $name "${holed[@]}" --csv || rc=$?

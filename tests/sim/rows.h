@@ -53,7 +53,8 @@ OTHER("come-and-go",
       4, SIM_ABSENT, SIM_SPOILS_DISKS)
 /* Absences of up to an hour. */
 WITH("away",
-     "share.wait_s=604800 share.least=0.8 share.quorum=2 codec.head_act=quant:8 codec.head_grad=quant:8 link.stall_s=600",
+     "share.wait_s=604800 share.least=0.8 share.quorum=2 codec.head_act=quant:8 codec.head_grad=quant:8 "
+     "link.stall_s=600",
      3, SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_AWAY)
 WITH("lost-files", "share.least=0.5 share.quorum=2 share.patience_s=1 codec.head_act=quant:8 codec.head_grad=quant:8",
      3, SIM_ABSENT, SIM_SPOILS_DISKS, 1u << SIM_LOSE)

@@ -321,7 +321,7 @@ has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
 
 # Prints the fields that must not depend on where the middle runs: losses, accuracies, learning rates and norms, as
 # written in the log. What audits found is no part of it.
-learned() { grep -v '"type":"audit"' "$tmp/$1/log.jsonl" | grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*'; }
+learned() { sed -E '/"type":"audit"/d; s/"test_(baseline|intervals)":\{[^}]*\}//g' "$tmp/$1/log.jsonl" | grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*'; }
 
 dcor_of() { grep -o '"dcor_squared":[^,}]*' "$tmp/$1/log.jsonl"; }
 
