@@ -6,8 +6,8 @@
 static const double normal = 1.959963984540054; /* the quantile of 0.975 */
 static const struct sl_interval unknown = {(double)NAN, (double)NAN};
 
-/* Student's quantile of 0.975: exact up to two degrees of freedom, else by its series (Abramowitz and Stegun, 26.7.5),
- * which is 1 % too small for three and right to four digits from eight on. */
+/* Student's quantile of 0.975: exact up to two degrees of freedom, else by its series (Abramowitz and Stegun, 26.7.5).
+ * The series is 1 % too small for three, and right to four digits from eight on. */
 static double student(int freedom)
 {
 	const double z = normal, z2 = z * z, f = freedom;

@@ -16,7 +16,7 @@ struct sl_interval sl_interval_share(double right, double n);
 
 /* The same where the samples of a group resemble each other; right, n [groups], and groups without samples do not
  * count. n is divided by the design effect (Rao and Scott, A simple method for the analysis of clustered binary data,
- * 1992), and the quantile is Student's with as many degrees of freedom as there are groups, less one. Where all samples
+ * 1992). The quantile is Student's, of the number of groups less one. Where all samples
  * are right, or none is, n is the number of groups. */
 struct sl_interval sl_interval_grouped(const double *right, const double *n, int groups);
 

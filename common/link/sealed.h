@@ -1,8 +1,8 @@
 /* What members of a group hand to one another through the server, so that it cannot read it: their head and tail,
  * sealed by share.secret. A sealed run has a nonce, a tag and the run, encrypted (XSalsa20 and Poly1305). Its key
  * follows from the secret and from what the run is of, so it does not open as anything else. The nonce is a keyed hash
- * of the run. So two members with the same run seal it to the same bytes, and a hash of the same kind says which
- * members have the same run, also to the server, which cannot try a guess. Any thread. */
+ * of the run, so two members with the same run seal it to the same bytes. A hash of the same kind tells the server
+ * which members have the same run. Without the secret it cannot try a guess. Any thread. */
 #ifndef SL_LINK_SEALED_H
 #define SL_LINK_SEALED_H
 
