@@ -23,14 +23,19 @@ static enum sl_parts_own part_of(const struct sl_setup *s, enum sl_split split)
 									  : SL_PARTS_VAL;
 }
 
+/* Members or sources do not all have the labels, or the names, so a row's part follows from its place. */
+static bool by_place(const struct sl_conf_client *c)
+{
+	return sl_agreed_is_vertical(&c->agreed) || c->data.also.n || c->also;
+}
+
 bool sl_setup_stratifies(const struct sl_setup *s)
 {
 	const struct sl_conf_client *c = s->conf;
 	json_t *about, *split;
 	bool older;
 
-	if (!sl_conf_splits(c) || sl_setup_task(c)->kind != SL_LEARN_CLASSES || sl_conf_lacks_labels(c) ||
-	    sl_agreed_is_vertical(&c->agreed) || c->data.also.n || c->also)
+	if (!sl_conf_splits(c) || sl_setup_task(c)->kind != SL_LEARN_CLASSES || sl_conf_lacks_labels(c) || by_place(c))
 		return false;
 	if (s->reads != SL_READS_TEST) /* it trains */
 		return true;
@@ -53,7 +58,7 @@ bool sl_setup_choose_part(const struct sl_setup *s, enum sl_split split, struct 
 		.fold = c->data.split.fold,
 		.seed = (uint64_t)c->data.split.seed,
 		.by = c->data.split.by,
-		.by_place = sl_agreed_is_vertical(&c->agreed) || c->data.also.n || c->also,
+		.by_place = by_place(c),
 		.own = part_of(s, split),
 		.by_class = sl_setup_stratifies(s),
 	};

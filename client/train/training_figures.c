@@ -6,8 +6,6 @@
 #include "client/train/training_run.h"
 #include "common/telemetry/json.h"
 
-enum { REPORT_MOST = 1024 };
-
 /* A loss per label and a label per sample: only so do figures of members add up by their samples. */
 static bool counts_samples(const struct sl_training *r)
 {
@@ -38,7 +36,7 @@ bool sl_training_figures(struct sl_training *r, char out[SL_WIRE_REPORT + 1])
 				       "scores", scores_of(r))
 			   : NULL;
 	char *text = root ? sl_json_dump(root, JSON_COMPACT) : NULL;
-	const bool fits = text && strlen(text) <= REPORT_MOST;
+	const bool fits = text && strlen(text) <= SL_WIRE_REPORT_MOST;
 
 	r->report_due = false;
 	if (fits)

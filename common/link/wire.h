@@ -207,7 +207,8 @@ struct sl_wire_record {
 	bool more; /* another piece follows */
 };
 
-enum { SL_WIRE_REPORT = 2048 };
+/* Bytes of JSON: what a frame can carry, so that a server can say that it is too long, and what a report may have. */
+enum { SL_WIRE_REPORT = 2048, SL_WIRE_REPORT_MOST = 1024 };
 
 struct sl_wire_report {
 	char text[SL_WIRE_REPORT + 1];

@@ -20,7 +20,7 @@
 #include "common/telemetry/json.h"
 #include "server/group/group_impl.h"
 
-enum { REPORT_MOST = 1024, SCORES_MOST = 32, FILE_MOST = 64 << 20 };
+enum { SCORES_MOST = 32, FILE_MOST = 64 << 20 };
 
 static bool is_figure(const json_t *x)
 {
@@ -55,7 +55,7 @@ static enum sl_err check(const struct sl_group *g, const struct sl_middle *m, co
 	const int k = sl_group_seat_of(m);
 	const struct sl_group_member *p = &g->member[k];
 	const size_t len = strlen(report->text);
-	json_t *r = len <= REPORT_MOST ? json_loadb(report->text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	json_t *r = len <= SL_WIRE_REPORT_MOST ? json_loadb(report->text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
 	const bool is = is_report(r);
 	const json_int_t samples = json_integer_value(json_object_get(r, "samples")),
 			 correct = json_integer_value(json_object_get(r, "correct")),
@@ -63,9 +63,9 @@ static enum sl_err check(const struct sl_group *g, const struct sl_middle *m, co
 
 	json_decref(r);
 	*step = (uint64_t)at;
-	if (len > REPORT_MOST)
+	if (len > SL_WIRE_REPORT_MOST)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "a report has at most %d bytes, and this one has %zu",
-				   REPORT_MOST, len);
+				   SL_WIRE_REPORT_MOST, len);
 	if (!sl_report_holds(report, sl_port_session(m->port)->hello.session, g->name, k))
 		return sl_fail_set(fail, SL_ERR_AUTH, "it is not signed by the key of member %d", k);
 	if (!is)

@@ -118,6 +118,10 @@ def shuffled(x, y, batch, seed):
 
 # ---- the tasks: make writes the data; net is a module; config is Split's; peer trains the loop and returns the figure
 
+def pooled(a, b):
+    return [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
+
+
 class Pictures:
     figure, seeds, shape = "auc", 20, (2, 3, 40, 40)
     recipe = {"optimizer": "sgd", "lr": 0.05, "decay": 5e-4, "epochs": 6, "batch": 32, "steps": 63}
@@ -138,9 +142,7 @@ class Pictures:
                 Image.fromarray(np.clip(grey, 0, 255).astype(np.uint8)).save(os.path.join(name, f"{i:04d}.png"))
 
     def net(self):
-        def block(a, b):
-            return [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
-        return nn.Sequential(*block(3, 16), *block(16, 32), *block(32, 48), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 2))
+        return nn.Sequential(*pooled(3, 16), *pooled(16, 32), *pooled(32, 48), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 2))
 
     def config(self, folder):
         normalize = f"Normalize({self.mean}, {self.std})"
@@ -186,9 +188,7 @@ class Cifar:
                         taken[k] += 1
 
     def net(self):
-        def block(a, b):
-            return [nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
-        return nn.Sequential(*block(3, 32), *block(32, 64), *block(64, 128), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+        return nn.Sequential(*pooled(3, 32), *pooled(32, 64), *pooled(64, 128), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
 
     def config(self, folder):
         normalize = f"Normalize({self.mean}, {self.std})"
