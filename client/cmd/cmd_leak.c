@@ -114,12 +114,14 @@ static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct 
 static void show(const struct sl_leak *l, const struct sl_setup *setup, const char *dir, bool json)
 {
 	json_t *root = json ? sl_leak_json(l, setup) : NULL;
-	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT], classes[SL_LEAK_CLASSES_TEXT];
+	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT], classes[SL_LEAK_CLASSES_TEXT], brief[SL_LEAK_SHORT_TEXT];
 
 	if (root) {
 		sl_command_print_json(root, JSON_INDENT(2));
 		return;
 	}
+	for (int of = 0; of < SL_LEAK_OFS; of++)
+		printf("in short  %s: %s\n", sl_leak_of_words[of], sl_leak_in_short(&l->figures, of, brief));
 	for (int i = 0; i < l->figures.n; i++) {
 		const struct sl_leak_figure *f = &l->figures.item[i];
 

@@ -38,35 +38,38 @@ const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS] = {
 		 "token.",
 		 SL_LEAK_SHARE},
 	[SL_LEAK_LABELS_ONE] = {"mid_grad_one_example", "labels from gradients, one known example of each class",
-				"By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE},
+				"By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE,
+				SL_LEAK_OF_LABELS},
 	[SL_LEAK_LABELS_CLUSTERS] =
 		{"mid_grad_clusters", "labels from gradients, no known label",
 		 "Purity of clusters (k-means, the best of 50 starts by distance): the share of samples with the "
 		 "most frequent label of their cluster. "
 		 "Chance: the same clusters with shuffled labels.",
-		 SL_LEAK_SHARE},
+		 SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_LABELS_CLUSTERS_ACT] = {"mid_act_clusters", "labels from the middle's activations, no known label",
-					 "Purity of clusters, in the same way.", SL_LEAK_SHARE},
+					 "Purity of clusters, in the same way.", SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_LABELS_CLUSTERS_BOTH] = {"mid_both_clusters",
 					  "labels from the middle's activations and gradients, no known label",
-					  "Purity of clusters of both side by side.", SL_LEAK_SHARE},
+					  "Purity of clusters of both side by side.", SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_LABELS_HEAD] =
 		{"head_act_neighbours", "labels from the head's activations",
 		 "k-NN: the most frequent label of the ten nearest known samples. Chance: the most frequent "
 		 "label of all.",
-		 SL_LEAK_SHARE},
+		 SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_LABELS_MID] = {"mid_act_neighbours", "labels from the middle's activations", "In the same way.",
-				SL_LEAK_SHARE},
+				SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_SITE_ONE] = {"head_grad_one_example", "labels from head_grad, one known example of each class",
-			      "By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE},
+			      "By the direction of the gradients. Chance: the most frequent label.", SL_LEAK_SHARE,
+			      SL_LEAK_OF_LABELS},
 	[SL_LEAK_SITE_CLUSTERS] = {"head_grad_clusters", "labels from head_grad, no known label",
-				   "Purity of clusters. Chance: the same clusters with shuffled labels.",
-				   SL_LEAK_SHARE},
+				   "Purity of clusters. Chance: the same clusters with shuffled labels.", SL_LEAK_SHARE,
+				   SL_LEAK_OF_LABELS},
 	[SL_LEAK_SITE_NEAREST] = {"head_grad_neighbours", "labels from head_grad, by neighbours",
-				  "The most frequent label of the ten nearest known samples.", SL_LEAK_SHARE},
+				  "The most frequent label of the ten nearest known samples.", SL_LEAK_SHARE,
+				  SL_LEAK_OF_LABELS},
 	[SL_LEAK_SITE_MASKS] = {"head_grad_masks", "pixels of masks from head_grad",
 				"The share of pixels whose class a decoder finds. Chance: the most frequent class.",
-				SL_LEAK_SHARE},
+				SL_LEAK_SHARE, SL_LEAK_OF_LABELS},
 	[SL_LEAK_DCOR] = {"dcor_squared", "distance correlation of inputs and activations, squared",
 			  "Without bias. Near 1: similar inputs send similar activations. Near 0 proves nothing.",
 			  SL_LEAK_NUMBER},
@@ -171,5 +174,37 @@ const char *sl_leak_range_text(const struct sl_leak_figure *f, char out[SL_LEAK_
 	out[0] = '\0';
 	if (!isnan(f->low))
 		snprintf(out, SL_LEAK_RANGE_TEXT, "%s to %s", low, high);
+	return out;
+}
+
+const char *const sl_leak_of_words[SL_LEAK_OFS] = {[SL_LEAK_OF_DATA] = "data", [SL_LEAK_OF_LABELS] = "labels"};
+
+const char *sl_leak_in_short(const struct sl_leak_figures *l, enum sl_leak_of of, char out[SL_LEAK_SHORT_TEXT])
+{
+	const struct sl_leak_figure *most = NULL;
+	double above = -1;
+	bool known = false, undefined = false;
+	char value[SL_LEAK_TEXT], chance[SL_LEAK_TEXT];
+
+	for (const struct sl_leak_figure *f = l->item; f < l->item + l->n; f++) {
+		const double share = (f->value - f->chance) / (1 - f->chance);
+
+		if (sl_leak_kinds[f->kind].unit != SL_LEAK_SHARE || sl_leak_kinds[f->kind].of != of)
+			continue;
+		undefined |= isnan(f->value);
+		known |= !isnan(f->value);
+		if (f->low > f->chance && share > above) {
+			above = share;
+			most = f;
+		}
+	}
+	if (most)
+		snprintf(out, SL_LEAK_SHORT_TEXT, "%s: %s; a guess has %s", sl_leak_kinds[most->kind].name,
+			 sl_leak_text(most, most->value, value), sl_leak_text(most, most->chance, chance));
+	else
+		snprintf(out, SL_LEAK_SHORT_TEXT, "%s",
+			 known       ? "no attack found more than a guess does, which proves nothing"
+			 : undefined ? "undefined, since what crosses holds NaN or Inf; nothing follows from that"
+				     : "not measured");
 	return out;
 }

@@ -34,6 +34,7 @@ struct sl_leak_kind_info {
 	const char *name;  /* in a table */
 	const char *means; /* a sentence */
 	enum sl_leak_unit { SL_LEAK_DB, SL_LEAK_SHARE, SL_LEAK_NUMBER } unit;
+	enum sl_leak_of { SL_LEAK_OF_DATA, SL_LEAK_OF_LABELS, SL_LEAK_OFS } of; /* what is found */
 };
 extern const struct sl_leak_kind_info sl_leak_kinds[SL_LEAK_KINDS];
 
@@ -63,7 +64,17 @@ void sl_leak_figures_add(struct sl_leak_figures *to, enum sl_leak_kind kind, con
 void sl_leak_figures_classes(struct sl_leak_figures *to, double *of_class, int classes);
 void sl_leak_figures_close(struct sl_leak_figures *figures); /* idempotent */
 
-enum { SL_LEAK_TEXT = 32, SL_LEAK_RANGE_TEXT = 2 * SL_LEAK_TEXT + 4, SL_LEAK_CLASSES_TEXT = 512 };
+enum {
+	SL_LEAK_TEXT = 32,
+	SL_LEAK_RANGE_TEXT = 2 * SL_LEAK_TEXT + 4,
+	SL_LEAK_CLASSES_TEXT = 512,
+	SL_LEAK_SHORT_TEXT = 256
+};
+extern const char *const sl_leak_of_words[SL_LEAK_OFS]; /* "data", "labels" */
+/* What the figures say about data or labels, as a sentence without its end: the share that is furthest above chance,
+ * in parts of what chance leaves, if its whole interval is above; or that none is, or that none is known. Returns out.
+ */
+const char *sl_leak_in_short(const struct sl_leak_figures *figures, enum sl_leak_of of, char out[SL_LEAK_SHORT_TEXT]);
 /* "26.5 dB", "72.1 %", "0.92"; NAN: "undefined". Returns out. */
 const char *sl_leak_text(const struct sl_leak_figure *figure, double value, char out[SL_LEAK_TEXT]);
 /* "worst class 3: 41.2 %; by class: 97.0 94.1 …"; many classes are not listed; "": it has none. Returns out. */

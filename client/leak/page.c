@@ -185,6 +185,17 @@ static void figures(FILE *f, const struct sl_leak_figures *l)
 	}
 }
 
+/* The answer in front of its tables. */
+static void in_short(FILE *f, const struct sl_leak_figures *figures)
+{
+	char text[SL_LEAK_SHORT_TEXT];
+
+	fputs("<h2>In short</h2>\n<ul>\n", f);
+	for (int of = 0; of < SL_LEAK_OFS; of++)
+		fprintf(f, "<li><b>The %s</b>: %s.</li>\n", sl_leak_of_words[of], sl_leak_in_short(figures, of, text));
+	fputs("</ul>\n", f);
+}
+
 static void pictures(FILE *f, const uint8_t *sheet, size_t bytes)
 {
 	fputs("<h2>Pictures</h2>\n<p>Each pair is an original and what <em>informed</em> made of what crossed: the "
@@ -259,6 +270,8 @@ void sl_leak_page(FILE *f, const struct sl_leak *l, const struct sl_setup *s, co
 	      f);
 	fprintf(f, "%s</style></head><body>\n<h1>What the server could learn of these data</h1>\n", style);
 	fprintf(f, "<p class=\"soft\">Measured by splitc leak on %s</p>\n", date);
+	in_short(f, &l->figures);
+	fputs("<h2>What was tried</h2>\n", f);
 	fprintf(f, intro, kinds[l->kind]);
 	figures(f, &l->figures);
 	if (sheet)

@@ -117,6 +117,7 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 {
 	static const char *const counted[] = {"pictures", "tokens", "rows"};
 	const struct sl_agreed *a = &s->agreement.agreed;
+	char text[SL_LEAK_SHORT_TEXT];
 	json_t *root =
 		json_pack("{s:i, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:[]}", "schema", 3, "software",
 			  "splitc " SL_VERSION, "protocol", SL_WIRE_VERSION, "model", s->plan->model->name, "cut",
@@ -128,6 +129,9 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 	json_object_set_new(root, "noise",
 			    json_pack("{s:f, s:f}", "head_act", s->noise.head_act, "mid_grad", s->noise.mid_grad));
 	json_object_set_new(root, "fingerprint", json_pack("{s:s, s:s}", "weights", l->weights, "samples", l->samples));
+	for (int of = 0; of < SL_LEAK_OFS; of++)
+		json_object_set_new(group_of(root, "in_short"), sl_leak_of_words[of],
+				    json_string(sl_leak_in_short(&l->figures, of, text)));
 	if (l->joint[0])
 		json_object_set_new(root, "values", json_string(l->joint));
 	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)

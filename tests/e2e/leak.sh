@@ -25,11 +25,12 @@ is first '.informed.psnr_db.value > .informed.psnr_db.chance + 1 and .labels.mid
 is first '.labels | [.mid_grad_clusters, .mid_act_clusters, .mid_both_clusters] | all(.value >= .chance - 0.2 and (.classes | length) == 10 and .worst == ([.classes[] | values] | min) and .worst == .classes[.worst_class])'
 grep -q 'gradients, no known label: .*; worst class [0-9]: .*; by class: ' "$tmp/first.log" || fail "$(cat "$tmp/first.log")"
 is first '.labels.mid_grad_clusters | .chance > 0.4 and .low < .value and .high <= 1 and .samples == 24'
+[ "$(jq -r .in_short.labels "$tmp/first/leak.json")" = "$(sed -n 's/^in short  labels: //p' "$tmp/first.log")" ] || fail 'the answer of page and terminal'
 leak again 0 --steps 40 --set threads=2
 cmp "$tmp/first/leak.json" "$tmp/again/leak.json" || fail 'other figures with other threads'
 cmp "$tmp/first/sheet.png" "$tmp/again/sheet.png" || fail 'other pictures'
 [ "$(head -c 4 "$tmp/first/sheet.png" | od -An -tx1)" = ' 89 50 4e 47' ] || fail 'no PNG'
-page first 'worst class' 'by class' 'protocol ' 'cut at' 'form: cifar' threads "$(jq -r .fingerprint.samples "$tmp/first/leak.json")" 'What was not measured'
+page first 'In short' "$(jq -r .in_short.data "$tmp/first/leak.json")" 'worst class' 'by class' 'protocol ' 'cut at' 'form: cifar' threads "$(jq -r .fingerprint.samples "$tmp/first/leak.json")" 'What was not measured'
 leak bits 0 --steps 40 --set codec.head_act=quant:1
 [ "$(jq -n "$(figure bits .informed.psnr_db.value) < $(figure first .informed.psnr_db.value)")" = true ] || fail 'one bit tells as much as all'
 

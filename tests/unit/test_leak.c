@@ -5,6 +5,7 @@
 
 #include "client/figures/similarity.h"
 #include "client/leak/decoder.h"
+#include "client/leak/figures.h"
 #include "client/leak/labels.h"
 #include "common/base/rng.h"
 #include "kernels/cpu/cpu.h"
@@ -217,6 +218,36 @@ static void a_share_has_wilsons_interval(void **state)
 	assert_true(isnan(low) && isnan(high));
 }
 
+static void says(const struct sl_leak_figures *of, enum sl_leak_of what, const char *want)
+{
+	char text[SL_LEAK_SHORT_TEXT];
+
+	assert_string_equal(sl_leak_in_short(of, what, text), want);
+}
+
+static void the_answer_is_the_share_furthest_above_chance(void **state)
+{
+	struct sl_leak_figures l = {0};
+
+	(void)state;
+	says(&l, SL_LEAK_OF_DATA, "not measured");
+	sl_leak_figures_add(&l, SL_LEAK_DCOR, "", NULL, (struct sl_leak_spread){.mean = 0.9}, 0, 100);
+	says(&l, SL_LEAK_OF_DATA, "not measured"); /* a figure that is no share */
+	sl_leak_figures_add(&l, SL_LEAK_AGAIN, "start", NULL, (struct sl_leak_spread){.mean = NAN}, 0.01, 100);
+	says(&l, SL_LEAK_OF_DATA, "undefined, since what crosses holds NaN or Inf; nothing follows from that");
+	sl_leak_figures_add(&l, SL_LEAK_AGAIN, "informed", NULL, (struct sl_leak_spread){.mean = 0.02}, 0.01, 100);
+	says(&l, SL_LEAK_OF_DATA, "no attack found more than a guess does, which proves nothing");
+	sl_leak_figures_add(&l, SL_LEAK_PROBE, "informed", NULL, (struct sl_leak_spread){.mean = 0.5}, 0.1, 100);
+	says(&l, SL_LEAK_OF_DATA, "tokens found by a linear probe: 50.0 %; a guess has 10.0 %");
+	/* 0.9 of samples where 0.85 are a guess's is less than 0.5 where a guess has 0.1 */
+	sl_leak_figures_add(&l, SL_LEAK_WORDS, "", NULL, (struct sl_leak_spread){.mean = 0.9}, 0.85, 10000);
+	says(&l, SL_LEAK_OF_DATA, "tokens found by a linear probe: 50.0 %; a guess has 10.0 %");
+	says(&l, SL_LEAK_OF_LABELS, "not measured");
+	sl_leak_figures_add(&l, SL_LEAK_LABELS_HEAD, "labels", NULL, (struct sl_leak_spread){.mean = 1}, 0.25, 100);
+	says(&l, SL_LEAK_OF_LABELS, "labels from the head's activations: 100.0 %; a guess has 25.0 %");
+	sl_leak_figures_close(&l);
+}
+
 /* Rows of a table behind a layer with ReLU: features beyond [0, 1] come back, one that does not cross stays unknown. */
 static void rows_of_a_table_are_found_where_they_show(void **state)
 {
@@ -377,6 +408,7 @@ int main(void)
 		cmocka_unit_test(clusters_of_noise_are_as_pure_as_chance),
 		cmocka_unit_test(figures_of_what_is_not_finite_are_undefined),
 		cmocka_unit_test(a_share_has_wilsons_interval),
+		cmocka_unit_test(the_answer_is_the_share_furthest_above_chance),
 		cmocka_unit_test(rows_of_a_table_are_found_where_they_show),
 		cmocka_unit_test(a_decoder_learns_as_pytorchs),
 		cmocka_unit_test(tokens_are_found_where_they_show),
