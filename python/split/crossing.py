@@ -89,12 +89,25 @@ def ungraded(xs, ys):
     return ys if learns is None else tuple(_NoGradient.apply(learns, y) for y in ys)
 
 
+def leaf(xs):
+    """A parameter of the head that xs depend on; None: it has none that learns."""
+    todo, seen = [x.grad_fn for x in xs], set()
+    while todo:
+        node = todo.pop()
+        if hasattr(node, "variable"):
+            return node.variable
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [n for n, _ in node.next_functions]
+    return None
+
+
 class Call:
     """A call of a step: its number, the form of its inputs, and whether it has had its gradient (back)."""
 
     def __init__(self, number, step, xs, lengths):
         x = next((x for x in xs if x.dim() == 4), xs[0])
-        self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
+        self.number, self.step, self.shape, self.lengths, self.back, self.leaf = number, step, x.shape, lengths, False, None
         self.image = x.dim() == 4 and (x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last))
         self.device = None if x.device.type == "cpu" else x.device
 

@@ -10,6 +10,7 @@ class Error(Exception):
 
 
 class UsageError(Error): pass
+class NoAttributeError(UsageError, AttributeError): pass  # what hasattr() takes for "no"
 class DataError(Error): pass
 class NonfiniteError(DataError): pass
 class NoInputError(Error): pass
@@ -64,6 +65,12 @@ def named(e, path):
 
 def usage(text, step=0):
     return error_of(1, 64, "", step, text)
+
+
+def no_attribute(text):
+    e = NoAttributeError(text)
+    e.code, e.status = 1, 64
+    return e
 
 
 def config(text):

@@ -2,9 +2,18 @@
 import torch
 
 from . import errors
+from .anchor import Anchor
 
+DEFAULTS = {"sgd": {"momentum": 0, "weight_decay": 0}, "adam": {"weight_decay": 0}, "adamw": {"weight_decay": 0.01}}  # PyTorch's
+KINDS = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
 RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "maximize", "dampening",
          "decoupled_weight_decay")
+
+
+def check(optimizer):
+    """Refuses an optimizer that the server lacks."""
+    if type(optimizer) not in KINDS or any(g.get(k) for g in optimizer.param_groups for k in ("amsgrad", "maximize", "dampening")):
+        raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not {type(optimizer).__name__}")
 
 
 def settings(optimizer, g):
@@ -14,12 +23,8 @@ def settings(optimizer, g):
         kind, lr = o.pop("kind", "sgd"), o.pop("lr", None)
         if lr is None:
             raise errors.config("optimizer: a dict has lr, the learning rate: {\"kind\": \"sgd\", \"lr\": 0.1}")
-        return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **o}.items()}, lr
-    kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-    if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
-        raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not "
-                            f"{type(optimizer).__name__}")
-    kind = "adamw" if g.get("decoupled_weight_decay") else kinds[type(optimizer)]  # Adam has that key from PyTorch 2.7 on
+        return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **DEFAULTS.get(kind, {}), **o}.items()}, lr
+    kind = "adamw" if g.get("decoupled_weight_decay") else KINDS[type(optimizer)]  # Adam has that key from PyTorch 2.7 on
     s = {"kind": kind, "weight_decay": g["weight_decay"]}
     if s["kind"] == "sgd":
         s.update(momentum=g["momentum"], nesterov=g["nesterov"])
@@ -36,7 +41,8 @@ class Groups:
     """The optimizer's groups with parameters of the middle. `of`: group by a parameter's id; `rules`: those of groups 1 to 8."""
 
     def __init__(self, optimizer, module, added):
-        self.optimizer, self.mine, self.anchor = optimizer, {id(p) for p in module.parameters()}, None
+        check(optimizer)
+        self.optimizer, self.mine, self.anchor, self.base = optimizer, {id(p) for p in module.parameters()}, None, None
         if any(id(p) in self.mine for p in optimizer.state):
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
         groups = optimizer.param_groups
@@ -83,7 +89,13 @@ class Groups:
         for g in held:
             g["params"] = [p for p in g["params"] if id(p) not in self.mine]
         held[0]["params"].append(anchor)
-        self.anchor = anchor
+        self.anchor, self.base = anchor, held[0]
+
+    def loaded(self):
+        """Whether load_state_dict() of the optimizer was called since this was asked last: it makes new groups."""
+        base = self.held()[0]
+        was, self.base = self.base, base
+        return was is not base
 
     def rate(self):
         groups = self.held()
@@ -120,7 +132,7 @@ class Optimizer(torch.optim.Optimizer):
         self.optimizer.zero_grad(set_to_none)
         if set_to_none:
             self.middle.anchor.grad = None
-        elif self.middle.anchor.grad is not None:
+        elif self.middle.anchor.mark() is not None:
             self.middle.anchor.grad.zero_()
 
     def state_dict(self):
@@ -136,11 +148,16 @@ class Optimizer(torch.optim.Optimizer):
 def clip_grad_norm_(parameters, middle, max_norm, *, scale=1.0):
     """As torch.nn.utils.clip_grad_norm_, but the norm includes the middle's gradient. Returns the norm before clipping. The next
     step() scales the middle's gradient. scale: what step() will be given, if the middle's gradient is that of a scaled loss."""
-    grads = [p.grad for p in parameters if p.grad is not None]
+    marks, grads = [], []
+    for p in parameters:
+        if isinstance(p, Anchor):
+            marks += [p.mark()] if p.mark() is not None else []
+        elif p.grad is not None:
+            grads.append(p.grad)
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
     norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5
     factor = min(max_norm / (norm + 1e-6), 1.0)  # in this order NaN stays NaN, which step() refuses
-    for g in grads:
+    for g in grads + marks:
         g.mul_(factor)
     middle._clip *= factor
     return torch.tensor(norm)

@@ -10,11 +10,16 @@ import torch
 from torch import nn
 
 from . import crossing, errors, lora as adapters, network, tracing
+from .anchor import Anchor, Shown
 from .middle import Middle
 from .optimizer import Groups, settings
 
 _log = logging.getLogger("split")
+_LOOKED_AT = 4  # steps in which a script is seen to call zero_grad()
 _MARK = 2.0 ** -100  # each backward of a call adds this to the anchor's gradient
+
+ODD_MODE = "a part has another mode than RemoteModule, and the server has one: call train() or eval() of the whole"
+UNREAD = "a RemoteModule cannot be traced, scripted or exported: do that to head and tail, or to the module that it was made of, behind load_state_dict()"
 
 
 class Keys(NamedTuple):
@@ -46,6 +51,11 @@ def _guarded(call):
                 self.__dict__["_interrupted"] = call.__name__
             raise
     return guarded
+
+
+def _uncompiled(call):
+    """torch.compile leaves it as it is."""
+    return torch.compiler.disable(call) if hasattr(torch, "compiler") else call  # PyTorch 2.1
 
 
 def _nhwc(t):
@@ -102,11 +112,11 @@ class RemoteModule(nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = _shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
-        self.anchor = nn.Parameter(torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes)
+        self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _told=set())
         self._forget()
         me = weakref.ref(self)
-        self.anchor.register_hook(lambda grad: me() and me()._mark(grad))
+        self.anchor.watch(lambda grad: me() and me()._mark(grad))
         with adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
@@ -114,6 +124,8 @@ class RemoteModule(nn.Module):
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
+            self.anchor.frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
+            self.__dict__["_seen"] = [(n, Shown(m, me)) for n, m in module.named_modules() if n] or [("module", Shown(module, me))]
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
@@ -135,7 +147,12 @@ class RemoteModule(nn.Module):
             self._begin(resume)
         if own:
             self._groups.move(self.anchor)
+        else:
+            self.anchor.alone = lambda: me() and me()._tell("dict", "an optimizer of the script has parameters() of the network, and the middle was "
+                                                            "made with a dict, whose learning rate stays: give RemoteModule that optimizer")
         self.train(module.training)
+
+    anchor = property(lambda self: self.anchor_weight, doc="The parameter that stands for the middle's in parameters().")
 
     def _text_of(self, builder, out):
         still = [not learns for learns in self._input_grads]
@@ -144,7 +161,7 @@ class RemoteModule(nn.Module):
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _graded=False, _kept=resume is not None)  # crossed: bytes up to the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _kept=resume is not None, _resumed=resume is not None)  # crossed: bytes up to the last step
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -166,7 +183,7 @@ class RemoteModule(nn.Module):
 
     def _cleared(self):
         """Whether zero_grad() came after a backward: the marks that backwards leave in the anchor's gradient are gone."""
-        grad = self.anchor.grad
+        grad = self.anchor.mark()
         return bool(self._marked) and (grad is None or grad.item() == 0)
 
     def _settle(self):
@@ -185,12 +202,14 @@ class RemoteModule(nn.Module):
         if self._skips == 3:
             _log.warning("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn")
 
+    @_uncompiled
     @_guarded
     def send(self, *xs, lengths=None, **named):
         """The first half of a call. Returns a Pending, whose wait() returns the output. Several may be under way."""
         xs, call, graded = self._begin_call(xs, lengths, named)
         return crossing.Pending(self, call, xs, crossing.Send.apply(self, call, self.anchor, *xs) if graded else None)
 
+    @_uncompiled
     @_guarded
     def forward(self, *xs, lengths=None, **named):
         """Takes the module's tensors in its order, and returns a tensor or, where the module does, a tuple. lengths may also stand
@@ -211,20 +230,25 @@ class RemoteModule(nn.Module):
         if lengths is None and len(xs) == len(self._shapes) + 1 and (self._lengths or not isinstance(xs[-1], torch.Tensor)):
             *xs, lengths = xs
         self._check_inputs(xs, named)
+        if self._odd:
+            raise errors.usage(ODD_MODE)
         if self.training and torch.is_grad_enabled():
             self._check_trained(len(xs[0]))
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
         self._settle()
-        if self._open and (not self.training or len(self._open) == self._calls):
-            raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
         graded = self.training and torch.is_grad_enabled()
-        if self.training and not graded and self._calls == 1:
+        trains = self.training and (graded or bool(self._modal) or self._calls > 1)  # else nothing tells it from an evaluation
+        if self._open and (not trains or len(self._open) == self._calls):
+            raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
+        if self.training and not graded and self._calls == 1 and self._modal:
             raise errors.usage("the middle is in training, but gradients are off: call eval() first, or make it with "
                                "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
         if graded:
             self._check_learns(xs)
-        return xs, self._post([x.detach() for x in xs], lengths), graded
+        call = self._post([x.detach() for x in xs], lengths, trains)
+        call.leaf = crossing.leaf(xs) if graded and self.step_number < _LOOKED_AT else None
+        return xs, call, graded
 
     def _check_learns(self, xs):
         for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
@@ -233,6 +257,8 @@ class RemoteModule(nn.Module):
                                    + " there" * (len(xs) > 1))
 
     def _check_inputs(self, xs, named):
+        if torch.jit.is_tracing() or any(isinstance(x, torch.fx.Proxy) for x in xs):
+            raise errors.usage(UNREAD)
         if named:
             raise errors.usage(f"{', '.join(named)}: the middle takes its tensors by place, in the order of example")
         if len(xs) != len(self._shapes):
@@ -258,22 +284,21 @@ class RemoteModule(nn.Module):
                                "variance: give more rows in training")
         self._check_module()
         tracing.check_draws(self._builder)
-        if self._versions() != self._fetched or not 0.5 < self.anchor.item() <= 1:  # an optimizer decays it
+        if self._versions() != self._fetched or not 0.5 < self.anchor.raw().item() <= 1:  # an optimizer decays it
             self.__dict__["_fetched"] = self._versions()
             _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                          "RemoteModule sends some")
-        graded = not self._graded and next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
+        graded = next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
         if graded:
-            self.__dict__["_graded"] = True
-            _log.warning("%s: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does not "
-                         "get it", graded)
+            self._tell("graded", f"{graded}: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does "
+                       "not get it: call RemoteModule in place of the module")
 
     def _check_module(self):
         if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
             raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
                                "or call drop() where a step shall not count")
         if any(m.training not in (self._mode, self.training) for m in self._modal):
-            raise errors.usage("a part has another mode than RemoteModule, and the server has one: call train() or eval() of the whole")
+            raise errors.usage(ODD_MODE)
         replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
         if replaced:
             raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
@@ -302,16 +327,17 @@ class RemoteModule(nn.Module):
                 self._middle.wait()
         grad = self._one_mark() * len(state.parts)
         self._mark(grad)
-        self.anchor.grad = grad if self.anchor.grad is None else self.anchor.grad + grad
+        had = self.anchor.mark()
+        self.anchor.grad = grad if had is None else had + grad
         return state.loss
 
     def _forget(self):
-        self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0)
-        self.anchor.data.fill_(1)
+        self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0, _added_up=False)
+        self.anchor.raw().fill_(1)
         self.anchor.grad = None
 
     def _one_mark(self):
-        return torch.full_like(self.anchor, _MARK, requires_grad=False)
+        return torch.full((1,), _MARK, dtype=torch.float32, device="cpu")
 
     def _mark(self, grad):
         """Counts backwards that have come to the anchor: grad has a mark for each call, and inf if it is another function's."""
@@ -331,17 +357,38 @@ class RemoteModule(nn.Module):
             self.load_state_dict(now)
         return super().apply(fn)
 
+    def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+        """Itself, and what modules() shows of the middle's."""
+        yield from super().named_modules(memo, prefix, remove_duplicate)
+        for name, module in self._seen:
+            yield f"{prefix}.{name}" if prefix else name, module
+
+    def train(self, mode=True):
+        self.__dict__["_odd"] = False
+        return super().train(mode)
+
+    def __getattr__(self, name):
+        if name in self.__dict__.get("_module", self).__dict__.get("_modules", ()):
+            raise errors.no_attribute(f"{name} is on the server: state_dict() has its weights, and the module that RemoteModule was made of the layer")
+        return super().__getattr__(name)
+
+    def __getitem__(self, i):
+        raise errors.usage(f"layer {i} is on the server: call the whole; the module that RemoteModule was made of has the layer")
+
+    def __prepare_scriptable__(self):
+        raise errors.usage(UNREAD)
+
     def _apply(self, fn, *rest):
         """Moves and converts nothing: the anchor stays float32, since float16 has no number as small as a mark."""
         return self
 
-    def _post(self, xs, lengths):
+    def _post(self, xs, lengths, trains=True):
         n = len(xs[0])
         lengths = None if not self._lengths else [self._conf["tokens.row"]] * n if lengths is None else [int(n) for n in lengths]
         rows = [self._pack(_nhwc(x), lengths) for x in xs]
-        number = self._middle.forward(rows, rows=n, lengths=lengths, training=self.training)
+        number = self._middle.forward(rows, rows=n, lengths=lengths, training=trains)
         call = crossing.Call(number, self.step_number, xs, lengths)
-        if self.training:
+        if trains:
             self._open.append(call)
         return call
 
@@ -357,6 +404,8 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"backward of call {call.number} of step {call.step} ran already, or the step is over", call.step)
         if self._cleared():
             raise errors.usage(f"zero_grad() came between backwards of step {call.step}: call drop() first", call.step)
+        if call.leaf is not None and not any(c.back for c in self._open) and call.leaf.grad is not None and call.leaf.grad.any():
+            self.__dict__["_added_up"] = True
         self._middle.backward(call.number, [None if dy is None else self._pack(_nhwc(dy), call.lengths) for dy in dys])
         call.back = True
 
@@ -407,7 +456,7 @@ class RemoteModule(nn.Module):
         if backs != self._marked:
             raise errors.usage(f"of step {self.step_number}, {backs} calls had a backward, and {self._marked} were for "
                                "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
-        by = self.anchor.grad.item() / (_MARK * backs)
+        by = self.anchor.mark().item() / (_MARK * backs)
         if not any(math.isclose(by, known, rel_tol=1e-3) for known in (1, scale, self._clip, scale * self._clip)):
             raise errors.usage(f"all gradients were multiplied by {by:.4g} behind backward(), and the server's were not: call "
                                "split.clip_grad_norm_ in place of PyTorch's, or give step() the factor as scale", self.step_number)
@@ -423,8 +472,15 @@ class RemoteModule(nn.Module):
             return Step(number, 0, 0.0, True)
         self._check_gradients(scale)
         number, before = self._open[0].step, self._crossed
+        if self._groups and self._groups.loaded() and not self._resumed and self._moments():
+            _log.warning("an optimizer's state was loaded, and the moments of the middle are on the server: split.save() and split.load() keep "
+                         "those of both")
+        if self._added_up:
+            self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
+                       "each step")
         self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
+        self.__dict__["_resumed"] = False
         self.__dict__["_skips"] = 0
         self.__dict__["_crossed"], seconds = self._middle.crossed()
         return Step(number, self._crossed - before, seconds)
@@ -453,7 +509,7 @@ class RemoteModule(nn.Module):
     def resume(self, token):
         self._check_process()
         self._forget()
-        self.__dict__["_kept"] = True
+        self.__dict__.update(_kept=True, _resumed=True)
         self._middle.resume(bytes(token.tolist()))
 
     def stats(self):
@@ -465,6 +521,16 @@ class RemoteModule(nn.Module):
     def close(self, goodbye=False):
         self._forget()
         self._middle.close(goodbye)
+
+    def _moments(self):
+        """Whether the server's optimizer has a state beside the weights."""
+        return self._conf.get("train.optimizer.kind") != "sgd" or self._conf.get("train.optimizer.momentum")
+
+    def _tell(self, what, text):
+        """Warns, once."""
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s", text)
 
     def _fetch(self):
         with torch.no_grad():
@@ -489,8 +555,7 @@ class RemoteModule(nn.Module):
         error_msgs += wrong
         if wrong or not given:
             return
-        kind, momentum = (self._conf.get(f"train.optimizer.{key}") for key in ("kind", "momentum"))
-        if self.step_number and (kind != "sgd" or momentum):
+        if self.step_number and self._moments():
             _log.warning("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep them")
         if len(given) < len(own):
             self._settle()

@@ -82,6 +82,9 @@ run "$root/tests/e2e/script/attends.py" "$endpoint"
 run "$root/tests/e2e/script/faithful.py" "$endpoint"
 run "$root/tests/e2e/script/going_on.py" "$endpoint"
 run "$root/tests/e2e/script/several.py" "$endpoint"
+run "$root/tests/e2e/script/idioms.py" "$endpoint"
+run "$root/tests/e2e/script/idioms.py" --table
+diff "$tmp/python.log" "$root/docs/results/idioms.md" || fail 'docs/results/idioms.md differs: idioms.py --table'
 accuracy_of() { # SCRIPT LEAST
 	timeout "$patience" "$root/examples/run" "$1.py" "$endpoint" >"$tmp/python.log" 2>&1 || fail "$1.py: $(tail -n 15 "$tmp/python.log")"
 	awk -v least="$2" '/^accuracy/ {right = $2 + 0 >= least} END {exit !right}' "$tmp/python.log" || fail "$1: $(cat "$tmp/python.log")"
