@@ -206,7 +206,7 @@ MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math
 LIES = {1: [0], 2: [0, 1], 3: [1, 2, 0]}  # the order in which the graph has so many dimensions
 REFLECT, EDGE, NEAREST, LINEAR, ALIGNED, AREA, MEAN = range(1, 8)  # modes of the op `resample`
 OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
-      "computes"
+      "computes: apply functions to what it computes, or keep this part in head or tail"
 
 
 class Builder:
@@ -242,6 +242,22 @@ class Builder:
         self.nodes.append((f"node {name} {kind}", [v.number for v in inputs], [self.param(p) for p in params], said))
         self.values += 1
         return Value(self.values - 1, shape)
+
+    def learns_behind(self, x):
+        """Whether a gradient of x reaches a parameter, or the input of a middle, whose head may learn."""
+        first, todo, seen = self.values - len(self.nodes), [x.number], set()
+        while todo:
+            number = todo.pop()
+            if number < first:
+                if not self.whole:
+                    return True
+            elif number not in seen:
+                seen.add(number)
+                _, ins, its, _ = self.nodes[number - first]
+                if any(self.params[k].constant is None and self.params[k].tensor.requires_grad for k in its):
+                    return True
+                todo += ins
+        return False
 
     def same(self, name, kind, x, params=(), **attrs):
         """A node that keeps the shape, and works on channels or on single numbers."""
@@ -304,7 +320,8 @@ class Builder:
 
     def keeps_rows(self, name, size):
         if isinstance(size[0], Times):
-            raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
+            raise errors.config(f"{name}: joins the number of rows with another dimension, and the server keeps rows apart: do that in the head, whose "
+                                "output may have more rows")
         if size[0] is not ROWS and size[0] not in (-1, self.rows):
             said = size[0] if isinstance(size[0], int) else "computed"
             raise errors.config(f"{name}: the first size is {said}; the server keeps rows as they are: write x.size(0) or -1")

@@ -275,6 +275,13 @@ def _stack(b, name, tensors, dim=0):
     return _cat(b, name, [_unsqueeze(b, f"{name}.of{i}", x, dim) for i, x in enumerate(tensors)], dim)
 
 
+class Factors:
+    """A product of two matrices that the module itself holds."""
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+
 def _linear(b, name, x, weight, bias=None):
     """F.linear with tensors that the module itself holds."""
     if not isinstance(weight, Own) or len(x.shape) == 3 or len(weight.shape) != 2 or weight.shape[1] != x.shape[-1]:
@@ -284,7 +291,11 @@ def _linear(b, name, x, weight, bias=None):
 
 
 def _matmul(b, name, x, y):
-    """By a matrix that the module itself holds, or as in attention."""
+    """By a matrix that the module itself holds, or a product of two, or as in attention."""
+    if isinstance(x, Own) and isinstance(y, Own) and len(x.shape) == len(y.shape) == 2 and x.shape[1] == y.shape[0]:
+        return Factors(x, y)
+    if isinstance(y, Factors):
+        return _matmul(b, name, _matmul(b, name + ".first", x, y.first), y.second)
     return _linear(b, name, x, _t(b, name, y)) if isinstance(y, Own) and len(y.shape) == 2 else heads.matmul(b, name, x, y)
 
 
@@ -323,7 +334,7 @@ def call_function(b, build, name, target, args, kwargs):
     """Calls build, the entry of FUNCTIONS for target."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     aliases.check(name, flat)
-    if build not in _VIEWS:
+    if build not in _VIEWS and build is not made.repeat:
         _check_sizes(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
         build = _OF_HEADS.get(build, build)
@@ -344,7 +355,7 @@ def call_function(b, build, name, target, args, kwargs):
     return y
 
 
-_TAKE_OWN = _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
+_TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
     made._prelu, made._layer_norm, made.addcmul, _to, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
@@ -383,7 +394,7 @@ FUNCTIONS = {
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
-_VIEWS = {_to, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
+_VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
@@ -397,7 +408,13 @@ _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, oper
 _SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
+_IDS = "ids in a column of the input: keep the embedding in the head, or give its rows as numbers"
+HINTS = dict.fromkeys(("long", "int", "embedding"), _IDS)
+
+
 def unknown(name, word):
+    if word in HINTS:
+        return errors.config(f"{name}: {word} is not known on the server: {HINTS[word]}")
     return errors.config(f"{name}: {word} is not known on the server: keep it in head or tail, or write it otherwise "
                          "(docs/howto-script.md#what-is-read)")
 

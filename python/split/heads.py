@@ -203,13 +203,15 @@ def matmul(b, name, x, y):
         return _attend(b, name, x, y)
     if isinstance(x, View) and isinstance(y, View) and x.heads() and x.heads() == y.heads(turned=True):
         return Scores(_now(x.of), _now(y.of), x.heads(), x.by * y.by)
+    if not b.per_token and type(x) in (Value, Turned) and type(y) is Value and len(x.shape) == len(y.shape) == 2 and x.shape == y.shape[::-1] and x.shape[0] > 16:
+        return Scores(_now(x), _now(b.turned(name + ".keys", y)), 1, alone=True)  # keys whose tokens come last
     if type(x) is Value and type(y) is Turned and len(x.shape) == 2 and x.shape[1] == y.shape[0] and (x.shape[0] > 1 or b.per_token):
         return Scores(_now(x), _now(y.of), 1, alone=True)
     return reduce.matmul(b, name, x, y)
 
 
 def _attend(b, name, x, v):
-    alone = type(v) is Value and x.alone
+    alone = type(v) in (Value, Turned) and x.alone
     if not alone and not (isinstance(v, View) and v.heads() == x.n):
         raise errors.config(f"{name}: {x.n} heads of scores by values {list(v.shape)}")
     values = v if alone else v.of

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, ones, params, real
+from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, must, ones, params, real
 
 
 # ---- elementwise
@@ -175,12 +175,31 @@ def _upsample(b, name, m, prefix, x):
     return _interpolate(b, name, x, m.size, m.scale_factor, m.mode, m.align_corners)
 
 
+def _around(b, name, x, dim, before, behind):
+    """Pads a dimension by its other end."""
+    n = x.shape[dim - 1]
+    if not 0 <= min(before, behind) <= max(before, behind) <= n:
+        raise errors.config(f"{name}: pads {n} numbers by {before} and {behind} of the other end")
+    ends = [b.resampled(f"{name}.front", x, dim, before, first=n - before)] if before else []
+    back = [b.resampled(f"{name}.back", x, dim, behind)] if behind else []
+    y, axis = None, b.axis(x, dim)
+    for i, part in enumerate((*ends, x, *back)):
+        size = part.shape[dim - 1] + (y.shape[dim - 1] if y else 0)
+        shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
+        y = b.node(f"{name}.{i}", "concat", [y, part], shape, axis=axis if axis != len(shape) else None) if y else part
+    return y
+
+
 def padded(b, name, x, pad, mode="constant", value=0):
     """pad: before and after the width, then the height and the channels, as in torch's pad."""
+    if mode == "circular" and len(pad) % 2 == 0 and len(pad) // 2 <= len(x.shape):
+        for i in range(0, len(pad), 2):
+            x = _around(b, f"{name}.{i // 2}" if i else name, x, len(x.shape) - i // 2, *pad[i:i + 2])
+        return x
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
     if how is None or value or len(pad) % 2 or len(pad) > (4 if how else 2 * len(x.shape) + 2) or any(p < 0 for p in pad):
-        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and "
-                            "replicate")
+        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect, "
+                            "replicate and circular")
     for i in range(0, len(pad), 2):
         dim = len(x.shape) - i // 2
         if pad[i] or pad[i + 1]:
@@ -231,6 +250,35 @@ def _expand(b, name, x, *size):
     if isinstance(x, Last) or len(size) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
         raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
     return Repeated(x, want, lambda: b.repeated(name, x, want))
+
+
+def repeat(b, name, x, *sizes):
+    """As often as sizes say, rows once; of a module's own tensor [1, …] once for each row."""
+    sizes = list(sizes[0] if isinstance(sizes[0], (list, tuple)) else sizes)
+    had = x.shape if isinstance(x, Own) else (1, *x.shape)
+    if isinstance(x, Own) and sizes[0] is ROWS:
+        had = (1,) * (len(sizes) - len(had)) + tuple(had)
+        x = _expand(b, name, Own(x.path, x.tensor, x.learns, had), ROWS, *[-1] * (len(had) - 1)) if had[0] == 1 else x
+    if len(sizes) != len(had) or isinstance(x, (Own, Last)) or sizes[0] not in (1, ROWS) or not all(isinstance(n, int) and n > 0 for n in sizes[1:]):
+        raise errors.config(f"{name}: repeats {list(had)} by {sizes}; the server repeats rows once, and a module's own tensor for each row")
+    for dim, n in enumerate(sizes[1:], 1):
+        if n > 1 and x.shape[dim - 1] == 1:
+            x = b.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)
+        elif n > 1:
+            axis, one = b.axis(x, dim), x
+            for i in range(1, n):
+                shape = [*x.shape[:dim - 1], one.shape[dim - 1] * (i + 1), *x.shape[dim:]]
+                x = b.node(f"{name}.{dim}.{i}", "concat", [x, one], shape, axis=axis if axis != len(shape) else None)
+    return Value(x.number, x.shape)
+
+
+def detached(b, name, x):
+    """x, where no gradient would pass: a constant, or in a network of its own what no parameter has touched."""
+    made = isinstance(x, Lazy) and x.of is None  # first states of zeros
+    if isinstance(x, Own) and x.learns or isinstance(x, Value) and not made and b.learns_behind(x):
+        raise errors.config(f"{name}: detach() of what depends on {'a parameter' if b.whole or isinstance(x, Own) else 'the input of the middle or a parameter'}: "
+                            "the server sends a gradient through all it computes. Keep this part in the head, or leave detach() out")
+    return x
 
 
 def _expand_as(b, name, x, other):
@@ -358,7 +406,7 @@ FUNCTIONS = {
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow,
     **{key: lambda b, name, x: b.mul(name, x, x) for key in (torch.square, "square")},
     torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split,
-    F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as,
+    F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as, "repeat": repeat, "detach": detached, torch.Tensor.detach: detached,
     F.layer_norm: _layer_norm, "contiguous": lambda b, name, x, *args, **kwargs: x,
     F.adaptive_avg_pool2d: _adaptive, F.adaptive_max_pool2d: _plane_max,
 }

@@ -118,6 +118,15 @@ def softmax(b, name, x, dim=None):
     return Weights(y.number, y.shape)
 
 
+def log_softmax(b, name, x, dim=None, _stacklevel=3, dtype=None):
+    """x − max x − log Σ exp(x − max x)"""
+    if not isinstance(dim, int):
+        raise errors.config(f"{name}: a log_softmax needs its dim")
+    off = b.sub(name + ".off", x, amax(b, name + ".max", x, dim, True))
+    total = _sum(b, name + ".sum", b.act(name + ".exp", off, "math"), dim, True)
+    return b.sub(name, off, b.act(name + ".log", total, "math", fn=MATH["log"]))
+
+
 def matmul(b, name, x, y):
     """A product of two computed matrices, row by row of x: few rows that weigh those of y, as attention pools have them."""
     if len(x.shape) != 2 or len(y.shape) != 2 or x.shape[1] != y.shape[0] or x.shape[0] > 16:
@@ -141,10 +150,10 @@ def group_norm(b, name, x, num_groups, weight=None, bias=None, eps=1e-5):
     return y
 
 
-MODULES = {nn.Softmax2d: lambda b, name, m, prefix, x: softmax(b, name, x, 1)}
+MODULES = {nn.Softmax2d: lambda b, name, m, prefix, x: softmax(b, name, x, 1), nn.LogSoftmax: lambda b, name, m, prefix, x: log_softmax(b, name, x, m.dim)}
 FUNCTIONS = {
     torch.mean: mean, "mean": mean, torch.sum: _sum, "sum": _sum, torch.amax: amax, "amax": amax, torch.max: _max, "max": _max,
     torch.var: _var, "var": _var, torch.std: _std, "std": _std, torch.norm: _norm, "norm": _norm, F.normalize: _normalize,
-    F.group_norm: group_norm,
+    F.group_norm: group_norm, F.log_softmax: log_softmax, torch.log_softmax: log_softmax, "log_softmax": log_softmax,
     torch.linalg.vector_norm: lambda b, name, x, ord=2, dim=None, keepdim=False: _norm(b, name, x, ord, dim, keepdim),
 }

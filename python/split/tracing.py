@@ -1,4 +1,5 @@
 """Traces a module's forward with torch.fx, and refuses modules that a graph would not reproduce."""
+import builtins
 import contextlib
 import inspect
 import operator
@@ -11,6 +12,7 @@ import traceback
 import numpy
 import torch
 import torch.fx
+import torch.nn.functional as F
 from torch import nn
 
 from . import errors
@@ -44,7 +46,7 @@ _PARTS = {"split", "chunk", "unbind", torch.split, torch.chunk, torch.unbind}
 
 class _Sized:
     def __iter__(self):
-        return (self[i] for i in range(len(self)))
+        return (self[i] for i in range(self.__len__()))
 
     def __getitem__(self, index):
         if isinstance(index, slice) and self.node.target in _PARTS:
@@ -211,6 +213,18 @@ def _recorder(tracer, make):
     return record
 
 
+def _taker(tracer, function):
+    """A function of C, which takes no proxy for a size."""
+    def take(x, *args, **kwargs):
+        return tracer.create_proxy("call_function", function, (x, *args), kwargs) if isinstance(x, torch.fx.Proxy) else function(x, *args, **kwargs)
+    return take
+
+
+def _len(x, make=len):
+    """len(), of a tensor of a call its number of rows."""
+    return x.size(0) if isinstance(x, torch.fx.Proxy) and _is_tensor(x) else make(x)
+
+
 def _as_tensor(x, *args, make=torch.as_tensor, **kwargs):
     """torch.as_tensor, of what is a tensor already."""
     return x.to(*args, **kwargs) if isinstance(x, torch.fx.Proxy) else make(x, *args, **kwargs)
@@ -239,7 +253,8 @@ def trace(module, inputs, is_leaf, read):
     try:
         tracer = _Tracer(is_leaf, read)
         makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
-        with torch.enable_grad(), _for_einops(), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
+        takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
+        with torch.enable_grad(), _for_einops(), _replaced(builtins, len=_len), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
                 _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
             traced = tracer.trace(module, usual or None)
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
@@ -284,7 +299,7 @@ def check(module):
         what = name or type(m).__name__
         if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or getattr(m, "_backward_pre_hooks", None):
             raise errors.config(f"{what}: it has hooks, as those of weight_norm, spectral_norm and prune, and the server has none")
-        called = type(m).__call__ is not nn.Module.__call__ and not isinstance(m, torch.fx.GraphModule)
+        called = type(m).__call__ is not nn.Module.__call__ and not isinstance(m, (torch.fx.GraphModule, nn.ParameterList, nn.ParameterDict))
         if ("forward" in vars(m) or called) and not isinstance(m, torch.jit.ScriptModule):
             raise errors.config(f"{what}: its forward was replaced by another function; make a class of its own for that")
         for key, p in m.named_parameters(name, recurse=False):

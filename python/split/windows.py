@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import made
+from . import errors, made, reduce
 from .builder import AREA, EDGE, MEAN, NEAREST, Own, Param, image, must, one, params
 
 
@@ -27,9 +27,12 @@ def _convolve(b, name, m, prefix, x, kernel, pad, weight=None):
     stride = strides[0] if len(set(strides)) == 1 else 1
     dilation = one([d for d, k in zip(spread[::-1], kernel[::-1]) if k > 1] or [1], "dilation", name)
     depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
-    weight = weight or Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+    layout = "hwc" if depthwise else "ohwi"
+    own, bias = getattr(m, "own", (None, None))
+    weight = weight or (own.param(layout) if own else Param(prefix + "weight", prefix + "weight", m.weight, layout))
+    biases = params(prefix, m, "bias") if own is None else [bias.param()] if bias else []
     out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(image(name, x)[1:], kernel)]
-    y = b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
+    y = b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *biases],
                stride=stride if stride != 1 else None, pad=pad or None, groups=m.groups if m.groups != 1 else None,
                dilation=dilation if dilation != 1 else None)
     return y if len(set(strides)) == 1 else _every(b, name, y, strides)
@@ -66,6 +69,20 @@ def _convt(b, name, m, prefix, x):
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
     return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
                   stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
+
+
+def _convt1d(b, name, m, prefix, x):
+    """As an image of height 1, whole; what padding takes away at both ends is cut off."""
+    must(name, m, padding_mode="zeros", groups=1, dilation=(1,))
+    c, n = b.signal(name, x)
+    (k,), (stride,), (pad,), (more,) = m.kernel_size, m.stride, m.padding, m.output_padding
+    if more > pad:
+        raise errors.config(f"{name}: output_padding={more} is more than padding={pad}; the server has as much at most")
+    weight, whole = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi"), (n - 1) * stride + k
+    y = b.node(name, "convt2d", [b.line(name + ".image", x)], (m.out_channels, 1, whole), [weight, *params(prefix, m, "bias")],
+               stride=stride if stride != 1 else None)
+    y = b.turned(name + ".signal", y)
+    return b.resampled(name + ".cut", y, 2, whole - 2 * pad + more, first=pad) if pad else y
 
 
 # ---- pools
@@ -120,26 +137,70 @@ def _pool_of(kind):
     return build
 
 
+def _ceiled(n, k, stride, pad):
+    """The windows of a pool with ceil_mode over n numbers, and how far the last one reaches behind them and their padding."""
+    out = -(-(n + 2 * pad - k) // stride) + 1
+    out -= (out - 1) * stride >= n + pad
+    return out, max(0, (out - 1) * stride + k - n - 2 * pad)
+
+
+def _sizes1d(m, name):
+    return [one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding")]
+
+
 def _maxpool1d(b, name, m, prefix, x):
-    must(name, m, dilation=1, ceil_mode=False, return_indices=False)
-    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
-    x = made.padded(b, name + ".pad", x, [pad, pad], "replicate")
+    must(name, m, dilation=1, return_indices=False)
+    k, stride, pad = _sizes1d(m, name)
+    more = _ceiled(b.signal(name, x)[1], k, stride, pad)[1] if m.ceil_mode else 0
+    x = made.padded(b, name + ".pad", x, [pad, pad + more], "replicate")
     image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=NEAREST)  # as many rows as the window is wide
     y = b.node(name, "maxpool", [image], (x.shape[0], 1, (x.shape[1] - k) // stride + 1), k=k, stride=stride)
     return b.turned(name + ".signal", y)
 
 
 def _avgpool1d(b, name, m, prefix, x):
-    must(name, m, ceil_mode=False, count_include_pad=True)
-    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
-    b.signal(name, x)
-    return _means(b, name, x, 2, k, stride, pad)
+    k, stride, pad = _sizes1d(m, name)
+    n = b.signal(name, x)[1]
+    out, more = _ceiled(n, k, stride, pad) if m.ceil_mode else ((n + 2 * pad - k) // stride + 1, 0)
+    x = made.padded(b, name + ".more", x, [0, more])
+    y = _means(b, name, x, 2, k, stride, pad)
+    first = [i * stride - pad for i in range(out)]
+    low, high = (-pad, n + pad) if m.count_include_pad else (0, n)
+    counted = torch.tensor([float(min(i + k, high) - max(i, low)) for i in first])  # by which PyTorch divides
+    return y if (counted == k).all() else b.mul(name + ".counted", y, Own(name + ".share", (k / counted)[None, None], False))
 
 
 def _plane1d(b, name, m, prefix, x):
     b.signal(name, x)
     n = one(m.output_size, "output_size", name)
     return b.mean(name, x, 2) if n == 1 else b.resampled(name, x, 2, n, mode=AREA)
+
+
+def _plane_max1d(b, name, m, prefix, x):
+    must(name, m, return_indices=False)
+    n, length = one(m.output_size, "output_size", name), b.signal(name, x)[1]
+    if length % n:
+        raise errors.config(f"{name}: {n} maxima of {length} numbers; the server has windows of one width: give a divisor of {length}")
+    return reduce.amax(b, name, x, 2, True) if n == 1 else _maxpool1d(b, name, nn.MaxPool1d(length // n), prefix, x)
+
+
+def _f_pool1d(build, kind):
+    """A function of torch.nn.functional, by the module of the same arguments."""
+    return lambda b, name, x, *args, **kwargs: build(b, name, kind(*args, **{k: v for k, v in kwargs.items() if k != "return_indices" or v}), "", x)
+
+
+def _f_conv(build, kernel):
+    """F.conv1d or F.conv2d by a tensor that the module itself holds."""
+    def convolve(b, name, x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+        if not isinstance(weight, Own) or weight.shape != tuple(weight.tensor.shape) or len(weight.shape) != 2 + kernel or not isinstance(bias, (Own, type(None))):
+            raise errors.config(f"{name}: it convolves by what is no parameter or buffer of the module, as it lies")
+        out, each = weight.shape[:2]
+        several = [tuple(n) if isinstance(n, (tuple, list)) else (n,) * kernel for n in (stride, dilation)]
+        m = types.SimpleNamespace(kernel_size=weight.shape[2:], stride=several[0], dilation=several[1], padding_mode="zeros", groups=groups,
+                                  padding=padding if isinstance(padding, (tuple, list, str)) else (padding,) * kernel, in_channels=each * groups,
+                                  out_channels=out, own=(weight, bias))
+        return build(b, name, m, "", x)
+    return convolve
 
 
 def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
@@ -169,8 +230,11 @@ def _unfolded(b, name, m, prefix, x):
     return b.turned(name + ".flatten", _convolve(b, name, conv, prefix, x, (h, w), 0, windows))
 
 
-MODULES = {nn.Unfold: _unfolded, nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
+MODULES = {nn.Unfold: _unfolded, nn.Conv1d: _conv1d, nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.ConvTranspose1d: _convt1d, nn.AdaptiveMaxPool1d: _plane_max1d, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d,
            nn.AdaptiveAvgPool1d: _plane1d, nn.MaxPool2d: _pool_of("maxpool"), nn.AvgPool2d: _pool_of("avgpool"),
            nn.PixelShuffle: _shuffled, nn.PixelUnshuffle: _unshuffled}
-FUNCTIONS = {F.max_pool2d: _f_maxpool, F.avg_pool2d: lambda b, name, x, kernel_size, stride=None, *args, **kwargs: _pool_of("avgpool")(
+FUNCTIONS = {F.max_pool1d: _f_pool1d(_maxpool1d, nn.MaxPool1d), F.avg_pool1d: _f_pool1d(_avgpool1d, nn.AvgPool1d),
+             F.adaptive_avg_pool1d: _f_pool1d(_plane1d, nn.AdaptiveAvgPool1d), F.adaptive_max_pool1d: _f_pool1d(_plane_max1d, nn.AdaptiveMaxPool1d),
+             F.conv1d: _f_conv(_conv1d, 1), F.conv2d: _f_conv(_conv, 2), F.max_pool2d: _f_maxpool, F.avg_pool2d: lambda b, name, x, kernel_size, stride=None, *args, **kwargs: _pool_of("avgpool")(
     b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)}
+OF_OWN = FUNCTIONS[F.conv1d], FUNCTIONS[F.conv2d]

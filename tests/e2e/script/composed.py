@@ -134,7 +134,7 @@ MODULES = {
     "modules": lambda: nn.Sequential(nn.PReLU(C), nn.InstanceNorm2d(C, affine=True), nn.CELU(), nn.PReLU(), nn.ReflectionPad2d(1),
                                      nn.ELU(0.7), nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), nn.Mish(), nn.SELU()),
     "pads": lambda: nn.Sequential(nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), nn.Conv2d(C, C, (1, 3), padding=(0, 1)),
-                                  nn.Conv2d(C, C, 4, padding="same"), nn.ZeroPad2d((0, 1, 2, 0)), nn.ReplicationPad2d(1),
+                                  nn.Conv2d(C, C, (3, 5), padding=(1, 2), padding_mode="circular"), nn.Conv2d(C, C, 4, padding="same"), nn.ZeroPad2d((0, 1, 2, 0)), nn.ReplicationPad2d(1),
                                   nn.AdaptiveAvgPool2d((3, 2)), nn.Hardtanh(-2.0, 2.0)),
     "frozen norm": frozen,
     "ends": lambda: nn.Sequential(nn.Conv2d(C, 2 * C, 1), nn.GLU(1), nn.AdaptiveMaxPool2d(1)),

@@ -468,7 +468,7 @@ def check_misread():
         mid.register_buffer("past", torch.ones(6, 6).triu(1).bool())
         check_reading(mid, says, shape)
     for mid, says, shape in (
-            (Lengthened(), "computes with the number of rows or tokens", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
+            (Lengthened(), "joins the number of rows with another dimension", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
             (Scaled(lambda m, y: y * (m.b * 2.0 if m.training else m.b * 3.0)), "something else in evaluation", TOKENS),
             (Scaled(lambda m, y: y * m.b.exp() + m.exp), None, TOKENS), (nn.Sequential(Called(12, 12)), "its forward was replaced", TOKENS),
             (Scaled(lambda m, y: (setattr(m, "last", y), y)[1]), None, TOKENS),

@@ -455,7 +455,6 @@ def check_refusals():
     refused(split.ConfigError, "it is over dimension 0, that of rows", remote, MeanOfRows(), (4, 3, 8, 8))
     refused(split.ConfigError, "0: Tanhshrink is not known", remote, nn.Sequential(nn.Tanhshrink()), (4, 8))
     refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, dilation=(1, 2)), (4, 3, 8, 8))
-    refused(split.ConfigError, "mode 'circular'", remote, nn.Conv2d(3, 4, 3, 1, 1, padding_mode="circular"), (4, 3, 8, 8))
     for opt in (torch.optim.RMSprop, lambda p: torch.optim.Adam(p, amsgrad=True), lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.1)):
         refused(split.ConfigError, "SGD, Adam, AdamW without amsgrad", remote, *two, opt(two[0].parameters()))
     refused(split.UsageError, "the optimizer lacks parameters", remote, *two, torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1))
