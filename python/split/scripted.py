@@ -322,7 +322,7 @@ def read(module, shapes, per_token=False, whole=None):
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
-        raise why or errors.config(f"torch.jit.script cannot follow {type(module).__name__}: {e}") from e
+        raise why or errors.config(f"torch.jit.script cannot read {type(module).__name__}, a part of which is scripted: script the whole, or no part") from e
 
     def of_script(b, training):
         with tracing.mode(script, training):
@@ -330,4 +330,4 @@ def read(module, shapes, per_token=False, whole=None):
     try:
         return _both_modes(of_script, module, shapes, names, per_token, whole)
     except errors.ConfigError as e:
-        raise e if not why else errors.config(f"{why}; as a script: {e}") if "torch.fx cannot" in str(why) else why
+        raise e if not why else errors.config(f"{why}. By torch.jit.script: {e}") if hasattr(why, "unrecorded") else why

@@ -2,6 +2,7 @@
 import builtins
 import contextlib
 import inspect
+import linecache
 import operator
 import os
 import random
@@ -79,7 +80,7 @@ for _function in IN_PLACE:
 
 
 _GETATTR = nn.Module.__getattr__
-_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))
+_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))  # PyTorch's and this one
 
 
 def _line(frames):
@@ -244,6 +245,17 @@ def _for_einops():
     return _replaced(of_torch, is_appropriate_type=lambda x: isinstance(x, (torch.Tensor, torch.fx.Proxy))) if of_torch else contextlib.nullcontext()
 
 
+def _why(e, frames, line):
+    """What stops a trace: this package's own words, or the script's line in place of what PyTorch says of its internals."""
+    if frames[-1][0].f_code.co_filename.startswith(_PACKAGES[1]):
+        return str(e)
+    name, _, number = line.rpartition(":")
+    text = linecache.getline(name, int(number or 0)).strip()
+    text = text if len(text) < 90 else text[:88] + "…"
+    return (f"`{text}` " if text else "forward ") + "gives a tensor of the call, or one of its sizes, to what takes none that is recorded, such as numpy, a branch on " \
+        "values or a function of C"
+
+
 def trace(module, inputs, is_leaf, read):
     """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others. is_leaf(m): m has a
     build. read: graph.reader's."""
@@ -265,8 +277,11 @@ def trace(module, inputs, is_leaf, read):
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
             raise e.__cause__
-        said = errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or tail")
-        raise errors.at(said, _line(reversed(list(traceback.walk_tb(e.__traceback__))))) from e
+        frames = list(traceback.walk_tb(e.__traceback__))
+        line = _line(reversed(frames))
+        said = errors.config(f"{type(module).__name__} cannot be recorded: {_why(e, frames, line)}; keep that part in head or tail")
+        said.unrecorded = True
+        raise errors.at(said, line) from e
 
 
 def _check_modes(module):

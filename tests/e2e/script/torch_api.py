@@ -450,7 +450,7 @@ class MeanOfRows(nn.Module):
 
 def check_refusals():
     two = encoder(), (4, 6, 32)
-    refused(split.ConfigError, "torch.fx cannot follow Branches", remote, Branches(), (4, 8))
+    refused(split.ConfigError, "Branches cannot be recorded: ", remote, Branches(), (4, 8))
     refused(split.ConfigError, "cumsum: cumsum is not known on the server: keep it in head or tail", remote, Cumulates(), (4, 8))
     refused(split.ConfigError, "it is over dimension 0, that of rows", remote, MeanOfRows(), (4, 3, 8, 8))
     refused(split.ConfigError, "0: Tanhshrink is not known", remote, nn.Sequential(nn.Tanhshrink()), (4, 8))
