@@ -88,6 +88,15 @@ static const struct sl_hf_key of_gemma3[] = {
 	REAL("query_pre_attn_scalar", query, 1e-6, 1e6, 256),
 	{0},
 };
+static const struct sl_hf_key of_granite[] = {
+	DECODER(0, 1e-6, 10000),
+	REAL("embedding_multiplier", table_by, 1e-6, 1e6, 1),
+	REAL("attention_multiplier", scores_by, 1e-6, 1e6, 1),
+	REAL("residual_multiplier", added_by, 1e-6, 1e6, 1),
+	REAL("logits_scaling", logits_over, 1e-6, 1e6, 1),
+	{0},
+};
+static const struct sl_hf_key of_olmo2[] = {DECODER(0, 1e-5, 10000), {0}};
 static const struct sl_hf_key of_gpt2[] = {
 	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN),
 	WHOLE("n_embd", features, 1, SL_HF_MAX_FEATURES, NAN),
@@ -124,6 +133,8 @@ static const struct family {
 	[SL_HF_PHI3] = {"phi3", of_phi3, "hidden_act", "silu", "qkv_proj"},
 	[SL_HF_GEMMA] = {"gemma", of_gemma, "hidden_activation", tanh_act, "q_proj,v_proj"},
 	[SL_HF_GEMMA3] = {"gemma3_text", of_gemma3, "hidden_activation", tanh_act, "q_proj,v_proj"},
+	[SL_HF_GRANITE] = {"granite", of_granite, "hidden_act", "silu", "q_proj,v_proj"},
+	[SL_HF_OLMO2] = {"olmo2", of_olmo2, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_GPT2] = {"gpt2", of_gpt2, "activation_function", "gelu_new", "c_attn"},
 };
 

@@ -23,6 +23,8 @@ enum sl_hf_family {
 	SL_HF_PHI3,
 	SL_HF_GEMMA,
 	SL_HF_GEMMA3,
+	SL_HF_GRANITE,
+	SL_HF_OLMO2,
 	SL_HF_GPT2,
 	SL_HF_FAMILY_COUNT
 };
@@ -37,6 +39,8 @@ struct sl_hf_rope {
 struct sl_hf_form {
 	bool fused;        /* one layer makes q, k, v, and one makes gate and up */
 	bool head_norms;   /* q and k are normed by head */
+	bool whole_norms;  /* q and k are normed over the features of all heads */
+	bool norms_behind; /* outputs of attention and of the feed-forward part are normed, not their inputs */
 	bool plus;         /* norms multiply by 1 + their weight */
 	bool scaled_table; /* embeddings of tokens are multiplied by √features */
 	bool four_norms; /* outputs of attention and of the feed-forward part are normed, too; some layers are local */
@@ -70,6 +74,9 @@ struct sl_hf_config {
 	struct sl_hf_rope rope, local_rope;
 	bool local[SL_HF_MAX_LAYERS]; /* layers that have local_rope */
 	double query;                 /* scores are divided by √query; 0: by √head */
+	/* Factors of granite, 0 elsewhere: of the embeddings, of scores in place of 1 / √head, of what each half of a
+	 * layer adds, and what logits are divided by. */
+	double table_by, scores_by, added_by, logits_over;
 	bool qkv_bias, out_bias, wide_bias;
 	int row_most; /* the most tokens of a row, by positions and a sliding window */
 	/* Tokens that end a generated text [n_end]: those of generation_config.json, else those of config.json. */

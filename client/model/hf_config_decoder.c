@@ -31,6 +31,8 @@ static const struct row {
 			  .window = WINDOW,
 			  .window_standard = 4096,
 			  .bias = BIAS_IF_SAID},
+	[SL_HF_GRANITE] = {.bias = BIAS_IF_SAID, .wide_bias = true},
+	[SL_HF_OLMO2] = {{.whole_norms = true, .norms_behind = true}, .bias = BIAS_IF_SAID},
 	[SL_HF_GPT2] = {.tied = true},
 };
 

@@ -105,7 +105,7 @@ enum sl_err sl_hf_check_keys(const struct sl_hf_reader *r, const struct sl_hf_ke
 			k++;
 		while (i < sizeof fixed / sizeof fixed[0] && strcmp(fixed[i].key, key) != 0)
 			i++;
-		err = i < sizeof fixed / sizeof fixed[0] ? check_fixed(r, i, value) : SL_OK;
+		err = i < sizeof fixed / sizeof fixed[0] && !k->key ? check_fixed(r, i, value) : SL_OK;
 		if (err)
 			return err;
 		if (!k->key && i == sizeof fixed / sizeof fixed[0] && !is_passed(r->root, key) && !is_nothing(value) &&

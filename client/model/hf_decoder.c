@@ -3,7 +3,8 @@
  * A layer of Llama's form is x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), where n = norm(x). Norms
  * are RMS norms; positions are rotary, of pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer",
  * 2021). struct sl_hf_form says how other families differ (Qwen3 2025; Abdin et al., "Phi-3", 2024; Gemma Team,
- * "Gemma", 2024, and "Gemma 3", 2025). GPT-2 (Radford et al., 2019) has learned positions, layer norms, and no gate.
+ * "Gemma", 2024, and "Gemma 3", 2025; OLMo Team, "2 OLMo 2 Furious", 2025). Granite (IBM, 2024) has four factors.
+ * GPT-2 (Radford et al., 2019) has learned positions, layer norms, and no gate.
  *
  * Behind the last layer only tokens that have a loss are needed: they are gathered in front of the last norm. */
 #include <math.h>
@@ -83,6 +84,12 @@ static int attended(const struct sl_hf_layers *d, int x, int i)
 		qkv[0] = normed(d, "self_attn.q_norm", qkv[0], c->head);
 		qkv[1] = normed(d, "self_attn.k_norm", qkv[1], c->head);
 	}
+	if (c->form.whole_norms) {
+		qkv[0] = normed(d, "self_attn.q_norm", qkv[0], q);
+		qkv[1] = normed(d, "self_attn.k_norm", qkv[1], kv);
+	}
+	if (c->scores_by > 0) /* attention divides by √head */
+		qkv[0] = scaled(d, "self_attn.q_scale", qkv[0], c->scores_by * sqrt(c->head));
 	if (c->query > 0 && c->query != c->head)
 		qkv[0] = scaled(d, "self_attn.q_scale", qkv[0], sqrt(c->head / c->query));
 	x = attend(d, "self_attn.attention", qkv, i);
@@ -116,21 +123,32 @@ static void begin_layer(struct sl_hf_layers *d, const char *layers, int i)
 	sl_build_unit(d->b, unit);
 }
 
+/* x and what a half of a layer gives, y. */
+static int joined(const struct sl_hf_layers *d, const char *half, int x, int y)
+{
+	char by[SL_NAME_MAX], add[SL_NAME_MAX];
+
+	snprintf(by, sizeof by, "scale_%s", half);
+	snprintf(add, sizeof add, "add_%s", half);
+	return sl_hf_added(d, add, x, d->c->added_by > 0 ? scaled(d, by, y, d->c->added_by) : y);
+}
+
 static int layer(struct sl_hf_layers *d, int i, int x)
 {
 	const struct sl_hf_config *c = d->c;
-	const bool four = c->form.four_norms;
+	const bool four = c->form.four_norms, behind = c->form.norms_behind;
 	int y;
 
 	begin_layer(d, "layers", i);
-	y = attended(d, normed(d, "input_layernorm", x, c->features), i);
-	if (four)
+	y = attended(d, behind ? x : normed(d, "input_layernorm", x, c->features), i);
+	if (four || behind)
 		y = normed(d, "post_attention_layernorm", y, c->features);
-	x = sl_hf_added(d, "add_attention", x, sl_hf_dropped(d, "resid_attn_dropout", y, c->dropout));
-	y = widened(d, normed(d, four ? "pre_feedforward_layernorm" : "post_attention_layernorm", x, c->features));
-	if (four)
+	x = joined(d, "attention", x, sl_hf_dropped(d, "resid_attn_dropout", y, c->dropout));
+	y = behind ? x : normed(d, four ? "pre_feedforward_layernorm" : "post_attention_layernorm", x, c->features);
+	y = widened(d, y);
+	if (four || behind)
 		y = normed(d, "post_feedforward_layernorm", y, c->features);
-	return sl_hf_added(d, "add_mlp", x, sl_hf_dropped(d, "resid_mlp_dropout", y, c->dropout));
+	return joined(d, "mlp", x, sl_hf_dropped(d, "resid_mlp_dropout", y, c->dropout));
 }
 
 static int centred(const struct sl_hf_layers *d, const char *name, int in)
@@ -177,6 +195,8 @@ static int embedded(const struct sl_hf_layers *d, struct sl_embedding_attr words
 	char to[SL_NAME_MAX];
 	const int x = sl_build_lookup(d->b, sl_hf_path(d, "embed_tokens", to), SL_BUILD_INPUT, words, d->init);
 
+	if (d->c->table_by > 0)
+		return scaled(d, "embed_scale", x, d->c->table_by);
 	return d->c->form.scaled_table ? scaled(d, "embed_scale", x, sqrt(d->c->features)) : x;
 }
 
@@ -197,6 +217,8 @@ void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *c)
 	sl_build_unit(b, gpt2 ? "ln_f" : "norm");
 	x = sl_build_gather(b, "model.chosen_tokens", x, 1);
 	x = gpt2 ? centred(&d, "ln_f", x) : normed(&d, "norm", x, c->features);
+	if (c->logits_over > 0)
+		x = scaled(&d, "logits_scale", x, 1 / c->logits_over);
 	sl_build_unit(b, "lm_head");
 	sl_build_loss(b, "loss", sl_build_decoder(b, "lm_head", x, c->untied ? -1 : table, NULL, d.init));
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each family of decoders trains and generates over the link as in one process, byte for byte: scaled rotary positions,
-# norms per head, fused layers, gemma's norms, local layers, GPT-2's learned positions; also if either side is killed.
+# norms per head, fused layers, gemma's norms, local layers, granite's factors, OLMo 2's norms, GPT-2's learned positions; also if either side is killed.
 # Adapters sit on the family's usual layers, and merged weights compute the same. Parameter counts of published configs
 # are those of their authors. Unsupported features are refused by name. test_golden compares the same families with
 # plain PyTorch.
@@ -22,6 +22,8 @@ family qwen3 qwen3 '.head_dim = 10'
 family phi3 phi3 '.resid_pdrop = 0.1'
 family gemma gemma '.head_dim = 8'
 family gemma3 gemma3_text '.head_dim = 8 | .sliding_window_pattern = 2 | .rope_scaling = {rope_type: "linear", factor: 4} | .query_pre_attn_scalar = 5'
+family granite granite '.attention_multiplier = 0.3 | .embedding_multiplier = 6 | .residual_multiplier = 0.4 | .logits_scaling = 3'
+family olmo2 olmo2
 family gpt2 gpt2 '{model_type, vocab_size, initializer_range, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 40}'
 config=$tmp/client.yaml
 cat >"$config" <<-YAML
@@ -34,7 +36,7 @@ YAML
 steps=2
 . tests/e2e/lib/compare.sh
 cases=()
-for name in scaled qwen3 phi3 gemma gemma3 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
+for name in scaled qwen3 phi3 gemma gemma3 granite olmo2 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
 for name in phi3 gemma3 gpt2; do base_for "$config" "$tmp/$name"; done
 for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
 two_at_a_time compare "${cases[@]}"
@@ -153,6 +155,10 @@ published gemma-3-1b gemma3_text 262144 1152 6912 26 4 1 'del(.rope_scaling) | d
 counted gemma-3-1b 999885952 644210688
 published qwen3-0.6b qwen3 151936 1024 3072 28 16 8 'del(.rope_scaling) | .tie_word_embeddings = true'
 counted qwen3-0.6b 596049920 409004544
+published olmo-2-1b olmo2 100352 2048 8192 16 16 16 'del(.rope_scaling)'
+counted olmo-2-1b 1484916736 939638784
+published granite-3.1-2b granite 49155 2048 8192 40 32 8 'del(.rope_scaling) | .tie_word_embeddings = true'
+counted granite-3.1-2b 2533531648 2311217152
 family gpt2-medium gpt2 '{model_type, eos_token_id, vocab_size: 50257, n_embd: 1024, n_layer: 24, n_head: 16, n_positions: 1024}'
 counted gpt2-medium 354823168 277116928
 
@@ -165,6 +171,8 @@ refused() { # SENTENCE MODEL_TYPE FILTER
 }
 refused 'model_type is gemma2; known: ' gemma2 .
 refused 'model_type is gemma3; known: ' gemma3 .
+refused 'residual_multiplier is 0.22: such a network is not built here' llama '.residual_multiplier = 0.22'
+refused 'logits_scaling is 0' granite '.logits_scaling = 0'
 refused 'attn_logit_softcapping is set' gemma3_text '.attn_logit_softcapping = 50'
 refused 'rope_scaling is longrope; known: default, linear, llama3' phi3 '.rope_scaling = {type: "longrope", long_factor: [1], short_factor: [1]}'
 refused 'rope_parameters is yarn' qwen3 '.rope_parameters = {rope_type: "yarn", factor: 2}'

@@ -59,6 +59,7 @@ class Decoder:
         self.family = c["model_type"]
         self.generator, self.first = generator, "model.embed_tokens.weight"
         self.gemma, self.four = self.family.startswith("gemma"), self.family == "gemma3_text"
+        self.behind = self.family == "olmo2"
         self.tied = c.get("tie_word_embeddings", self.gemma or self.family == "gpt2")
         self.fill()
         if not self.tied:
@@ -92,7 +93,8 @@ class Decoder:
         put("model.embed_tokens.weight", c["vocab_size"], f, std=0.5)
         for i in range(c["num_hidden_layers"]):
             at = f"model.layers.{i}."
-            put(at + "input_layernorm.weight", f, mean=one, std=0.1)
+            if not self.behind:
+                put(at + "input_layernorm.weight", f, mean=one, std=0.1)
             if self.family == "phi3":
                 dense(at + "self_attn.qkv_proj", f, (self.heads + 2 * self.kv) * d)
             else:
@@ -102,10 +104,14 @@ class Decoder:
             if self.family in ("qwen3", "gemma3_text"):
                 put(at + "self_attn.q_norm.weight", d, mean=one, std=0.3)
                 put(at + "self_attn.k_norm.weight", d, mean=one, std=0.3)
+            if self.behind:
+                put(at + "self_attn.q_norm.weight", self.heads * d, mean=1, std=0.3)
+                put(at + "self_attn.k_norm.weight", self.kv * d, mean=1, std=0.3)
             dense(at + "self_attn.o_proj", self.heads * d, f, c.get("attention_bias", False))
             put(at + "post_attention_layernorm.weight", f, mean=one, std=0.1)
             if self.four:
                 put(at + "pre_feedforward_layernorm.weight", f, mean=one, std=0.1)
+            if self.four or self.behind:
                 put(at + "post_feedforward_layernorm.weight", f, mean=one, std=0.1)
             if self.family == "phi3":
                 dense(at + "mlp.gate_up_proj", f, 2 * wide)
@@ -140,7 +146,7 @@ class Decoder:
         return y + self.lora[1] / self.lora[0] * (x @ self.param[name + ".lora_A.weight"].T) @ self.param[name + ".lora_B.weight"].T
 
     def normed(self, x, name):
-        eps = self.config.get("rms_norm_eps", 1e-5 if self.family == "phi3" else 1e-6)
+        eps = self.config.get("rms_norm_eps", 1e-5 if self.family in ("phi3", "olmo2") else 1e-6)
         x = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
         return x * (1 + self.param[name + ".weight"]) if self.gemma else x * self.param[name + ".weight"]
 
@@ -167,15 +173,18 @@ class Decoder:
             parts = self.linear(x, at + "qkv_proj").split([self.heads * self.d, self.kv * self.d, self.kv * self.d], -1)
         else:
             parts = [self.linear(x, f"{at}{name}_proj") for name in "qkv"]
+        if self.behind:  # over all heads
+            parts = [self.normed(parts[0], at + "q_norm"), self.normed(parts[1], at + "k_norm"), parts[2]]
         q, k, v = (y.reshape(n, -1, self.d).transpose(0, 1) for y in parts)
-        if at + "q_norm.weight" in self.param:
+        if not self.behind and at + "q_norm.weight" in self.param:
             q, k = self.normed(q, at + "q_norm"), self.normed(k, at + "k_norm")
         share, rope = self.heads // self.kv, self.rope(i)
         q, k, v = turned(q, *rope), turned(k, *rope).repeat_interleave(share, 0), v.repeat_interleave(share, 0)
         seen = torch.ones(n, n, dtype=torch.bool).tril()
         if self.is_local(i):
             seen &= torch.ones(n, n, dtype=torch.bool).triu(1 - c["sliding_window"])
-        scores = (q @ k.transpose(1, 2) / c.get("query_pre_attn_scalar", self.d) ** 0.5).masked_fill(~seen, -torch.inf)
+        by = c.get("attention_multiplier", 1.0) if self.family == "granite" else c.get("query_pre_attn_scalar", self.d) ** -0.5
+        scores = (q @ k.transpose(1, 2) * by).masked_fill(~seen, -torch.inf)
         return self.linear((torch.softmax(scores, -1) @ v).transpose(0, 1).reshape(n, -1), at + "o_proj")
 
     def hidden(self, ids):
@@ -183,19 +192,20 @@ class Decoder:
         act = (lambda y: functional.gelu(y, approximate="tanh")) if self.gemma else functional.silu
         if self.gemma:
             x = x * self.config["hidden_size"] ** 0.5
+        x, by = x * self.config.get("embedding_multiplier", 1.0), self.config.get("residual_multiplier", 1.0)
         for i in range(self.config["num_hidden_layers"]):
             at = f"model.layers.{i}."
-            y = self.attended(self.normed(x, at + "input_layernorm"), at + "self_attn.", i)
-            if self.four:
+            y = self.attended(x if self.behind else self.normed(x, at + "input_layernorm"), at + "self_attn.", i)
+            if self.four or self.behind:
                 y = self.normed(y, at + "post_attention_layernorm")
-            x = x + y
-            y = self.normed(x, at + ("pre_feedforward_layernorm" if self.four else "post_attention_layernorm"))
+            x = x + y * by
+            y = x if self.behind else self.normed(x, at + ("pre_feedforward_layernorm" if self.four else "post_attention_layernorm"))
             if self.family == "phi3":
                 gate, up = self.linear(y, at + "mlp.gate_up_proj").chunk(2, -1)
             else:
                 gate, up = self.linear(y, at + "mlp.gate_proj"), self.linear(y, at + "mlp.up_proj")
             y = self.linear(act(gate) * up, at + "mlp.down_proj")
-            x = x + (self.normed(y, at + "post_feedforward_layernorm") if self.four else y)
+            x = x + (self.normed(y, at + "post_feedforward_layernorm") if self.four or self.behind else y) * by
         return x
 
     def last_norm(self, x):
@@ -203,7 +213,7 @@ class Decoder:
 
     def logits(self, rows, step=0, by_hand=True):
         x = self.last_norm(torch.cat([self.hidden(ids)[:-1] for ids in rows]))
-        return functional.linear(x, self.param[self.first if self.tied else "lm_head.weight"])
+        return functional.linear(x, self.param[self.first if self.tied else "lm_head.weight"]) / self.config.get("logits_scaling", 1.0)
 
 
 class Gpt2(Decoder):
@@ -354,6 +364,11 @@ RUNS = {
                                          full_attention=dict(rope_type="default", rope_theta=300.0),
                                          sliding_attention=dict(rope_type="default", rope_theta=20.0))),
                         lengths=[4, 2, 6], steps=5, lr=0.003, seed=12, lora=(3, 8, ["q_proj", "v_proj"])),
+    "granite": dict(config=llama("granite", 26, 12, 20, 2, 3, 40, num_key_value_heads=1, embedding_multiplier=6.0, attention_multiplier=0.3,
+                                 residual_multiplier=0.4, logits_scaling=3.0, tie_word_embeddings=True, initializer_range=0.4), lengths=[4, 2, 6],
+                    steps=5, lr=0.0003, seed=60, greedy=20),
+    "olmo2": dict(config=llama("olmo2", 26, 12, 20, 2, 2, 40, num_key_value_heads=1, rope_theta=500.0, initializer_range=0.4), lengths=[4, 2, 6],
+                  steps=5, lr=0.0003, seed=61, greedy=20),
     "gpt2": dict(config=gpt2(26, 12, 2, 3, 40), lengths=[4, 2, 6], steps=5, lr=0.0003, seed=32, greedy=20),
     "gpt2_lora": dict(config=gpt2(26, 12, 2, 3, 30, n_inner=20), lengths=[4, 2, 6], steps=5, lr=0.003, seed=14, lora=(3, 8, ["c_attn"])),
 }

@@ -684,6 +684,10 @@ static void causal(void **state)
 	run_form("tests/golden/llama_lora", "cpu", &(struct form){"layers.0", "norm", false, 1});
 	logit_bytes = 1 << 20;
 	run_form("tests/golden/llama", "ref", &(struct form){"embed_tokens", "norm", false, 1});
+	run_form("tests/golden/granite", "cpu", &(struct form){"embed_tokens", "norm", false, 2});
+	run_form("tests/golden/granite", "ref", &(struct form){"layers.0", "norm", false, 1});
+	run_form("tests/golden/olmo2", "cpu", &(struct form){"embed_tokens", "layers.1", false, 3});
+	run_form("tests/golden/olmo2", "ref", &(struct form){"layers.0.add_attention", "norm", false, 1});
 	run_form("tests/golden/gpt2", "cpu", &(struct form){"wte", "ln_f", true, 1});
 	logit_bytes = 0;
 	run_form("tests/golden/llama", "ref", &(struct form){"embed_tokens", "layers.1", true, 3});
