@@ -1,177 +1,246 @@
-/* Transforms of Winograd's F(2×2, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
- * Networks", 2016, section 4.1). Channels are contiguous, so a register holds one place of a tile for
- * VL channels. Included by simd_*.c after body_elem.h. The places of the 4×4 domain, row by row, lie
- * `plane` floats apart. */
+/* Transforms of Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
+ * Channels are contiguous, so a register holds one place of a tile for VL channels. Included by simd_*.c after
+ * body_elem.h. The 6×6 places of the domain, row by row, lie `plane` floats apart.
+ *
+ * F(4, 3) multiplies polynomials by their values at 0, ±2/3, ±3/2 and ∞. These points have half the error of the usual
+ * 0, ±1, ±2, and p·q = 1 saves products. A scale of a row by a power of two would change no rounding. */
+enum { WINO_OUT = 4, WINO_SIDE = WINO_OUT + 2 };
+#define WINO_P  (2.0f / 3.0f)
+#define WINO_Q  1.5f
+#define WINO_PP (4.0f / 9.0f)
+#define WINO_QQ 2.25f
 
-/* Row i of Bᵀ·d; d has the four rows of one column. */
-ALWAYS vf wino_in_row(int i, const vf d[4])
+/* Bᵀ·d: six values of six. */
+ALWAYS void wino_b(vf *v, const vf *d)
 {
-	switch (i) {
-	case 0:
-		return d[0] - d[2];
-	case 1:
-		return d[1] + d[2];
-	case 2:
-		return d[2] - d[1];
-	default:
-		return d[1] - d[3];
-	}
+	const vf p_even = d[4] - set1(WINO_QQ) * d[2], p_odd = d[3] - set1(WINO_QQ) * d[1];
+	const vf q_even = d[4] - set1(WINO_PP) * d[2], q_odd = d[3] - set1(WINO_PP) * d[1];
+
+	v[0] = d[0] + d[4] - set1(97.0f / 36.0f) * d[2];
+	v[1] = p_even + set1(WINO_P) * p_odd;
+	v[2] = p_even - set1(WINO_P) * p_odd;
+	v[3] = q_even + set1(WINO_Q) * q_odd;
+	v[4] = q_even - set1(WINO_Q) * q_odd;
+	v[5] = d[1] + d[5] - set1(97.0f / 36.0f) * d[3];
 }
 
-/* Row i of A·y. */
-ALWAYS vf wino_grad_row(int i, const vf y[2])
+/* A·y: six values of four. */
+ALWAYS void wino_a(vf *v, const vf *y)
 {
-	switch (i) {
-	case 0:
-		return y[0];
-	case 1:
-		return y[0] + y[1];
-	case 2:
-		return y[0] - y[1];
-	default:
-		return (vf){0} - y[1];
-	}
+	const vf p_even = y[0] + set1(WINO_PP) * y[2], p_odd = y[1] + set1(WINO_PP) * y[3];
+	const vf q_even = y[0] + set1(WINO_QQ) * y[2], q_odd = y[1] + set1(WINO_QQ) * y[3];
+
+	v[0] = y[0];
+	v[1] = p_even + set1(WINO_P) * p_odd;
+	v[2] = p_even - set1(WINO_P) * p_odd;
+	v[3] = q_even + set1(WINO_Q) * q_odd;
+	v[4] = q_even - set1(WINO_Q) * q_odd;
+	v[5] = y[3];
 }
 
-ALWAYS void wino_in_lanes(float *v, int64_t plane, const float *const d[16], int64_t k, int l, int from, int to)
+/* Aᵀ·v: four values of six. */
+ALWAYS void wino_at(vf *y, const vf *v)
 {
-	vf x[4][4]; /* [column][row] */
+	const vf p_even = v[1] + v[2], p_odd = v[1] - v[2], q_even = v[3] + v[4], q_odd = v[3] - v[4];
 
-#pragma GCC unroll 4
-	for (int a = 0; a < 4; a++)
-#pragma GCC unroll 4
-		for (int b = 0; b < 4; b++)
-			x[b][a] = ldv(d[a * 4 + b] + k, l);
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		vf row[4];
-
-		if (i < from || i >= to)
-			continue;
-#pragma GCC unroll 4
-		for (int b = 0; b < 4; b++)
-			row[b] = wino_in_row(i, x[b]);
-#pragma GCC unroll 4
-		for (int b = 0; b < 4; b++)
-			stv(v + ((i - from) * 4 + b) * plane + k, wino_in_row(b, row), l);
-	}
+	y[0] = v[0] + p_even + q_even;
+	y[1] = set1(WINO_P) * p_odd + set1(WINO_Q) * q_odd;
+	y[2] = set1(WINO_PP) * p_even + set1(WINO_QQ) * q_even;
+	y[3] = set1(WINO_P * WINO_PP) * p_odd + set1(WINO_Q * WINO_QQ) * q_odd + v[5];
 }
 
-static void wino_in(float *v, int64_t plane, const float *const d[16], int c, int from, int to)
+/* G·g: six values of three. */
+ALWAYS void wino_g(vf *u, const vf *g)
 {
-	FOR_REGISTERS(c, wino_in_lanes(v, plane, d, R, L, from, to));
+	const vf p_even = set1(-81.0f / 130.0f) * g[0] - set1(18.0f / 65.0f) * g[2],
+		 p_odd = set1(-27.0f / 65.0f) * g[1];
+	const vf q_even = set1(8.0f / 65.0f) * g[0] + set1(18.0f / 65.0f) * g[2], q_odd = set1(12.0f / 65.0f) * g[1];
+
+	u[0] = g[0];
+	u[1] = p_even + p_odd;
+	u[2] = p_even - p_odd;
+	u[3] = q_even + q_odd;
+	u[4] = q_even - q_odd;
+	u[5] = g[2];
 }
 
-ALWAYS void wino_grad_lanes(float *m, int64_t plane, const float *const dy[4], int64_t k, int l, int from, int to)
+/* Gᵀ·u: three values of six. */
+ALWAYS void wino_gt(vf *g, const vf *u)
 {
-	vf y[2][2]; /* [column][row] */
+	const vf p_even = u[1] + u[2], q_even = u[3] + u[4];
 
+	g[0] = u[0] + (set1(8.0f / 65.0f) * q_even - set1(81.0f / 130.0f) * p_even);
+	g[1] = set1(12.0f / 65.0f) * (u[3] - u[4]) - set1(27.0f / 65.0f) * (u[1] - u[2]);
+	g[2] = set1(18.0f / 65.0f) * (q_even - p_even) + u[5];
+}
+
+/* Rows of the domain are made in pairs that share most terms, 0 and the last, 1 and 2, 3 and 4: a whole tile does not
+ * fit in the registers, and loads cost less than stores. */
+ALWAYS int wino_upper(int pair)
+{
+	return pair ? 2 * pair - 1 : 0;
+}
+
+ALWAYS int wino_lower(int pair)
+{
+	return pair ? 2 * pair : WINO_SIDE - 1;
+}
+
+ALWAYS void wino_in_lanes(float *v, int64_t plane, const float *const *d, int64_t k, int l)
+{
+	vf x[WINO_SIDE], out[WINO_SIDE];
+
+#pragma GCC unroll 3
+	for (int pair = 0; pair < WINO_SIDE / 2; pair++) {
+		const int row[2] = {wino_upper(pair), wino_lower(pair)};
+		vf half[2][WINO_SIDE];
+
+#pragma GCC unroll 6
+		for (int b = 0; b < WINO_SIDE; b++) {
+#pragma GCC unroll 6
+			for (int a = 0; a < WINO_SIDE; a++)
+				x[a] = ldv(d[a * WINO_SIDE + b] + k, l);
+			wino_b(out, x);
+			half[0][b] = out[row[0]];
+			half[1][b] = out[row[1]];
+		}
 #pragma GCC unroll 2
-	for (int a = 0; a < 2; a++)
-#pragma GCC unroll 2
-		for (int b = 0; b < 2; b++)
-			y[b][a] = ldv(dy[a * 2 + b] + k, l);
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		const vf row[2] = {wino_grad_row(i, y[0]), wino_grad_row(i, y[1])};
-
-		if (i < from || i >= to)
-			continue;
-#pragma GCC unroll 4
-		for (int b = 0; b < 4; b++)
-			stv(m + ((i - from) * 4 + b) * plane + k, wino_grad_row(b, row), l);
+		for (int i = 0; i < 2; i++) {
+			wino_b(out, half[i]);
+#pragma GCC unroll 6
+			for (int b = 0; b < WINO_SIDE; b++)
+				stv(v + (row[i] * WINO_SIDE + b) * plane + k, out[b], l);
+		}
 	}
 }
 
-static void wino_grad(float *m, int64_t plane, const float *const dy[4], int c, int from, int to)
+ALWAYS void wino_grad_lanes(float *v, int64_t plane, const float *const *dy, int64_t k, int l)
 {
-	FOR_REGISTERS(c, wino_grad_lanes(m, plane, dy, R, L, from, to));
+	vf y[WINO_SIDE], out[WINO_SIDE];
+
+#pragma GCC unroll 3
+	for (int pair = 0; pair < WINO_SIDE / 2; pair++) {
+		const int row[2] = {wino_upper(pair), wino_lower(pair)};
+		vf half[2][WINO_SIDE];
+
+#pragma GCC unroll 4
+		for (int b = 0; b < WINO_OUT; b++) {
+#pragma GCC unroll 4
+			for (int a = 0; a < WINO_OUT; a++)
+				y[a] = ldv(dy[a * WINO_OUT + b] + k, l);
+			wino_a(out, y);
+			half[0][b] = out[row[0]];
+			half[1][b] = out[row[1]];
+		}
+#pragma GCC unroll 2
+		for (int i = 0; i < 2; i++) {
+			wino_a(out, half[i]);
+#pragma GCC unroll 6
+			for (int b = 0; b < WINO_SIDE; b++)
+				stv(v + (row[i] * WINO_SIDE + b) * plane + k, out[b], l);
+		}
+	}
 }
 
-ALWAYS void wino_out_lanes(float *const y[4], const float *m, int64_t plane, const float *bias, int64_t k, int l,
+ALWAYS void wino_out_lanes(float *const *y, const float *v, int64_t plane, const float *bias, int64_t k, int l,
 			   bool add)
 {
-	vf top[4], bottom[4], out[4];
-	const vf b = bias ? ldv(bias + k, l) : (vf){0};
+	const vf plus = bias ? ldv(bias + k, l) : (vf){0};
+	vf half[WINO_OUT][WINO_SIDE], x[WINO_SIDE], out[WINO_SIDE];
 
+#pragma GCC unroll 6
+	for (int b = 0; b < WINO_SIDE; b++) {
+#pragma GCC unroll 6
+		for (int a = 0; a < WINO_SIDE; a++)
+			x[a] = ldv(v + (a * WINO_SIDE + b) * plane + k, l);
+		wino_at(out, x);
 #pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		const vf m0 = ldv(m + i * plane + k, l), m1 = ldv(m + (4 + i) * plane + k, l);
-		const vf m2 = ldv(m + (8 + i) * plane + k, l), m3 = ldv(m + (12 + i) * plane + k, l);
-
-		top[i] = m0 + m1 + m2;
-		bottom[i] = m1 - m2 - m3;
+		for (int i = 0; i < WINO_OUT; i++)
+			half[i][b] = out[i];
 	}
-	out[0] = top[0] + top[1] + top[2] + b;
-	out[1] = top[1] - top[2] - top[3] + b;
-	out[2] = bottom[0] + bottom[1] + bottom[2] + b;
-	out[3] = bottom[1] - bottom[2] - bottom[3] + b;
 #pragma GCC unroll 4
-	for (int i = 0; i < 4; i++)
-		if (y[i])
-			stv(y[i] + k, add ? ldv(y[i] + k, l) + out[i] : out[i], l);
+	for (int i = 0; i < WINO_OUT; i++) {
+		wino_at(out, half[i]);
+#pragma GCC unroll 4
+		for (int b = 0; b < WINO_OUT; b++) {
+			float *to = y[i * WINO_OUT + b];
+
+			if (to)
+				stv(to + k, add ? ldv(to + k, l) + (out[b] + plus) : out[b] + plus, l);
+		}
+	}
 }
 
-static void wino_out(float *const y[4], const float *m, int64_t plane, const float *bias, int c, bool add)
+ALWAYS void wino_weights_lanes(float *u, int64_t plane, const float *w, int64_t ldw, int k, int l, bool turned)
 {
-	FOR_REGISTERS(c, wino_out_lanes(y, m, plane, bias, R, L, add));
+	vf half[WINO_SIDE][WINO_SIDE], g[3], out[WINO_SIDE];
+
+#pragma GCC unroll 3
+	for (int b = 0; b < 3; b++) {
+#pragma GCC unroll 3
+		for (int a = 0; a < 3; a++)
+			g[a] = ldv(w + (turned ? 8 - a * 3 - b : a * 3 + b) * ldw + k, l);
+		wino_g(out, g);
+#pragma GCC unroll 6
+		for (int i = 0; i < WINO_SIDE; i++)
+			half[i][b] = out[i];
+	}
+#pragma GCC unroll 6
+	for (int i = 0; i < WINO_SIDE; i++) {
+		wino_g(out, half[i]);
+#pragma GCC unroll 6
+		for (int b = 0; b < WINO_SIDE; b++)
+			stv(u + (i * WINO_SIDE + b) * plane + k, out[b], l);
+	}
 }
 
-/* The four rows of G·g; g has three. */
-ALWAYS void wino_spread(vf out[4], vf g0, vf g1, vf g2)
+ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int64_t plane, int k, int l)
 {
-	const vf half = set1(0.5f), outer = half * (g0 + g2), inner = half * g1;
+	vf half[3][WINO_SIDE], u[WINO_SIDE], out[WINO_SIDE];
 
-	out[0] = g0;
-	out[1] = outer + inner;
-	out[2] = outer - inner;
-	out[3] = g2;
+#pragma GCC unroll 6
+	for (int b = 0; b < WINO_SIDE; b++) {
+#pragma GCC unroll 6
+		for (int a = 0; a < WINO_SIDE; a++)
+			u[a] = ldv(du + (a * WINO_SIDE + b) * plane + k, l);
+		wino_gt(out, u);
+#pragma GCC unroll 3
+		for (int i = 0; i < 3; i++)
+			half[i][b] = out[i];
+	}
+#pragma GCC unroll 3
+	for (int i = 0; i < 3; i++) {
+		wino_gt(out, half[i]);
+#pragma GCC unroll 3
+		for (int b = 0; b < 3; b++) {
+			float *to = dw + (i * 3 + b) * ldw + k;
+
+			stv(to, ldv(to, l) + out[b], l);
+		}
+	}
+}
+
+static void wino_in(float *v, int64_t plane, const float *const *d, int c)
+{
+	FOR_REGISTERS(c, wino_in_lanes(v, plane, d, R, L));
+}
+
+static void wino_grad(float *v, int64_t plane, const float *const *dy, int c)
+{
+	FOR_REGISTERS(c, wino_grad_lanes(v, plane, dy, R, L));
+}
+
+static void wino_out(float *const *y, const float *v, int64_t plane, const float *bias, int c, bool add)
+{
+	FOR_REGISTERS(c, wino_out_lanes(y, v, plane, bias, R, L, add));
 }
 
 static void wino_weights(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned)
 {
-	for (int k = 0; k < c; k += VL) {
-		const int l = c - k < VL ? c - k : VL;
-		vf g[9], rows[3][4], out[4];
-
-		for (int t = 0; t < 9; t++)
-			g[t] = ldv(w + (turned ? 8 - t : t) * ldw + k, l);
-		for (int b = 0; b < 3; b++)
-			wino_spread(rows[b], g[b], g[3 + b], g[6 + b]);
-		for (int i = 0; i < 4; i++) {
-			wino_spread(out, rows[0][i], rows[1][i], rows[2][i]);
-			for (int b = 0; b < 4; b++)
-				stv(u + (i * 4 + b) * plane + k, out[b], l);
-		}
-	}
-}
-
-/* The three rows of Gᵀ·u; u has four. */
-ALWAYS void wino_gather(vf out[3], vf u0, vf u1, vf u2, vf u3)
-{
-	const vf half = set1(0.5f), sum = half * (u1 + u2);
-
-	out[0] = u0 + sum;
-	out[1] = half * (u1 - u2);
-	out[2] = sum + u3;
+	FOR_REGISTERS(c, wino_weights_lanes(u, plane, w, ldw, R, L, turned));
 }
 
 static void wino_weights_back(float *dw, int64_t ldw, const float *du, int64_t plane, int c)
 {
-	for (int k = 0; k < c; k += VL) {
-		const int l = c - k < VL ? c - k : VL;
-		vf cols[4][3], out[3];
-
-		for (int b = 0; b < 4; b++)
-			wino_gather(cols[b], ldv(du + b * plane + k, l), ldv(du + (4 + b) * plane + k, l),
-				    ldv(du + (8 + b) * plane + k, l), ldv(du + (12 + b) * plane + k, l));
-		for (int a = 0; a < 3; a++) {
-			wino_gather(out, cols[0][a], cols[1][a], cols[2][a], cols[3][a]);
-			for (int b = 0; b < 3; b++) {
-				float *to = dw + (a * 3 + b) * ldw + k;
-
-				stv(to, ldv(to, l) + out[b], l);
-			}
-		}
-	}
+	FOR_REGISTERS(c, wino_weights_back_lanes(dw, ldw, du, plane, R, L));
 }

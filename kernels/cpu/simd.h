@@ -176,15 +176,15 @@ struct sl_cpu_simd {
 	 * behind the last patch. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
 	int panel, tile_rows; /* floats of a panel's row; rows of a tile */
-	/* Winograd's F(2×2, 3×3) of one tile and c channels. The places of the 4×4 domain lie `plane`
-	 * floats apart. d [4, 4] points to the input pixels, dy [2, 2] to those of the gradient. Rows
-	 * from … to−1 of the four rows of their transforms are written, to v and m. */
-	void (*wino_in)(float *v, int64_t plane, const float *const d[16], int c, int from, int to);
-	void (*wino_grad)(float *m, int64_t plane, const float *const dy[4], int c, int from, int to);
-	/* Writes the output pixels [2, 2]; a NULL pixel is skipped. bias [c] or NULL. */
-	void (*wino_out)(float *const y[4], const float *m, int64_t plane, const float *bias, int c, bool add);
-	/* Transforms the weights of one output channel; taps are ldw floats apart. turned: the kernel
-	 * is rotated by 180°. wino_weights_back adds the transposed transform of du to dw. */
+	/* Winograd's F(4×4, 3×3) of one tile and c channels. The places of the 6×6 domain lie `plane` floats apart.
+	 * d [6, 6] points to the input pixels, dy [4, 4] to those of the gradient. Their transforms are written to
+	 * v. */
+	void (*wino_in)(float *v, int64_t plane, const float *const *d, int c);
+	void (*wino_grad)(float *v, int64_t plane, const float *const *dy, int c);
+	/* Writes the output pixels [4, 4]; a NULL pixel is skipped. bias [c] or NULL. */
+	void (*wino_out)(float *const *y, const float *v, int64_t plane, const float *bias, int c, bool add);
+	/* Transforms c channels of weights; taps are ldw floats apart. turned: the kernel is rotated by 180°.
+	 * wino_weights_back adds the transposed transform of du to dw. */
 	void (*wino_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
 	void (*wino_weights_back)(float *dw, int64_t ldw, const float *du, int64_t plane, int c);
 	/* Depthwise 3×3, stride 1 or 2, of a strip: l ≤ SL_DW_LANES channels. Its rows of x and dy are

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "common/base/pool.h"
+#include "kernels/cpu/conv.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
 #include "kernels/module.h"
@@ -197,8 +198,17 @@ static void run_simd_levels(const struct job *job, struct op_log *log)
 		unsetenv(variable);
 }
 
+static bool is_winograd(const struct op_case *c)
+{
+	struct sl_op op;
+	struct sl_fail fail;
+
+	return c->kind == SL_OP_CONV2D && !op_case_op(c, c->n, &op, &fail) && sl_conv_wino_takes(&op);
+}
+
 /* A NaN in the input appears in the output where the reference has it, and nowhere else: no activation
- * or maximum may hide divergence. Only outputs are compared; gradients of a NaN are undefined. */
+ * or maximum may hide divergence. Only outputs are compared; gradients of a NaN are undefined. Winograd's tiles, in
+ * which a NaN spreads, have a test of their own (test_cpu_wino). */
 static void run_nan(const struct job *job, struct op_log *log)
 {
 	struct device got, want;
@@ -208,6 +218,8 @@ static void run_nan(const struct job *job, struct op_log *log)
 	for (int i = 0; i < op_case_count; i++) {
 		struct op_case c = op_cases[i];
 
+		if (!strcmp(job->backend, "cpu") && is_winograd(&c))
+			continue;
 		c.one_nan = true;
 		compare_case(&got, &want, &c, SEED, &job->mode->how, log);
 	}

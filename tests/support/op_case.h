@@ -17,7 +17,7 @@ struct op_case {
 	bool eval;      /* training = false */
 	enum op_data data;
 	bool norm_bias;           /* LAYERNORM */
-	bool one_nan;             /* in the middle of the first input */
+	bool one_nan, one_large;  /* in the middle of the first input; 1000 times what it was */
 	struct sl_xent_rule rule; /* XENT: with an ignored label, every third row has it */
 	bool mixed;               /* XENT: op_host's `other` and `share` go into the rule */
 	bool weighted;            /* XENT, MSE: op_host's weights are used */

@@ -109,6 +109,8 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 			(float)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)op->u.embedding.rows);
 	if (c->one_nan && op->kind != SL_OP_EMBEDDING)
 		host->in[0][host->in_count[0] / 2] = NAN;
+	if (c->one_large)
+		host->in[0][host->in_count[0] / 2] *= 1000;
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	if (op->kind != SL_OP_MSE || c->c != 130) /* without targets, they count as 0 */
 		host->targets = spread(rows * c->c, key_of(seed, ARRAY_LABELS, chunk), 0, 1);

@@ -1,0 +1,110 @@
+/* Winograd's F(4×4, 3×3), in parts: conv_wino.c divides the work and makes blocks, conv_wino_rounds.c rounds of large
+ * weights, conv_wino_tiles.c transforms. Private to these. */
+#ifndef SL_CPU_CONV_WINO_IMPL_H
+#define SL_CPU_CONV_WINO_IMPL_H
+
+#include "kernels/cpu/conv.h"
+#include "kernels/cpu/gemm.h"
+
+enum {
+	SL_WINO_OUT = 4, /* pixels of a tile's side */
+	SL_WINO_SIDE = SL_WINO_OUT + 2,
+	SL_WINO_PLACES = SL_WINO_SIDE * SL_WINO_SIDE,
+	SL_WINO_PAD = 16,  /* floats between rows: rows a power of two apart would map to the same cache sets */
+	SL_WINO_PANEL = 32 /* no level's panel is wider */
+};
+
+struct sl_wino_job {
+	const struct sl_conv_call *call;
+	const struct sl_cpu_simd *simd;
+	struct sl_conv_dims d;
+	int64_t tiles_h, tiles_w;
+	int64_t rows, block_rows, blocks; /* rows of tiles: all, of a block; blocks */
+	int64_t most_rows, most_blocks;   /* upper bounds of block_rows and blocks, which no smaller number of images
+					   * exceeds */
+	int64_t spans, span_blocks;
+	int64_t round_rows;   /* rows of tiles of a round */
+	bool large, large_dw; /* the pass, or dW, is made in rounds */
+	bool whole, whole_dw; /* in one round of few tiles: U, or dU, is made some columns at a time, in the cache */
+	float *packed;        /* U: packed matrices [in, out], one for each place */
+	float *part;          /* [spans, dU] */
+	float *bias;          /* partial sums of dbias, for spans or rows of tiles */
+	float *round;         /* V of x and of dy of a round */
+	float *zero;          /* [max(C, O)]: read for pixels outside the image */
+	float *scratch;       /* per worker: V, M, gradients */
+	struct sl_conv_bn bn;
+};
+
+/* One direction through the convolution: from [n, h, w, in] to [n, h, w, out]. */
+struct sl_wino_pass {
+	const struct sl_wino_job *j;
+	int64_t in, out;
+	bool back; /* from dy to dx */
+	struct sl_gemm_weights u[SL_WINO_PLACES];
+};
+
+/* Rows of pixels, in a tensor or in a worker's scratch: pixel m of the whole tensor is at base + m·c. */
+struct sl_wino_pixels {
+	const float *base;
+	int64_t c;
+};
+
+/* A panel of U's columns. */
+struct sl_wino_panel {
+	int64_t at, n, width;
+};
+
+/* ---- memory */
+
+/* From one place to the next: an odd number of cache lines, so that the places of a tile lie in different sets. */
+static inline int64_t sl_wino_apart(int64_t floats)
+{
+	return sl_cpu_line(floats) | SL_CPU_LINE;
+}
+
+/* Floats of dU for a place, with all channels. */
+static inline int64_t sl_wino_gradient_place(const struct sl_wino_job *j)
+{
+	return sl_wino_apart(j->d.o * j->d.c);
+}
+
+/* Of conv_wino.c: a worker's scratch, and a matrix of `packed`. */
+int64_t sl_wino_worker_floats(const struct sl_wino_job *job);
+int64_t sl_wino_matrix_floats(const struct sl_wino_job *job);
+
+/* ---- conv_wino_tiles.c */
+
+struct sl_wino_panel sl_wino_panel_at(const struct sl_wino_pass *pass, int64_t index);
+/* Rows k … k + deep − 1 of U's columns of a panel, to `to`; places lie `place` floats apart. */
+void sl_wino_weights(const struct sl_wino_pass *pass, const struct sl_wino_panel *panel, int64_t k, int64_t deep,
+		     float *to, int64_t place);
+/* The first row of pixels of a row of tiles, counted through all images. */
+int64_t sl_wino_first_row(const struct sl_wino_job *job, int64_t tile_row);
+/* V of `count` rows of tiles of x, and its counterpart of dy. */
+void sl_wino_in(const struct sl_wino_job *job, const struct sl_wino_pixels *x, int64_t row, int64_t count, float *v,
+		int64_t place);
+void sl_wino_grad(const struct sl_wino_job *job, const struct sl_wino_pixels *dy, int64_t row, int64_t count, float *m,
+		  int64_t place);
+/* Channels at … at + n − 1 of the outputs of rows of tiles, from M with rows of ldm floats. */
+void sl_wino_out(const struct sl_wino_pass *pass, int64_t row, int64_t count, const float *m, int64_t ldm,
+		 int64_t place, int64_t at, int64_t n);
+/* The gradient at y for the pixels that rows of tiles read, with `halo` rows of pixels around them: dy itself, or dy
+ * propagated through the batchnorm behind, in `memory`. */
+struct sl_wino_pixels sl_wino_gradient(const struct sl_wino_job *job, int64_t row, int64_t count, int halo,
+				       float *memory);
+/* to [o] += the sum of dy over the pixels of rows of tiles. */
+void sl_wino_add_bias(const struct sl_wino_job *job, float *to, const struct sl_wino_pixels *dy, int64_t row,
+		      int64_t count);
+
+/* ---- conv_wino_rounds.c: the parts of a round are shared by the threads */
+
+enum { SL_WINO_ROUND_TILES = 128 };
+/* Floats of a round's V and M, and of what a worker needs for it. 0: there are no rounds. */
+int64_t sl_wino_round_floats(const struct sl_wino_job *job);
+int64_t sl_wino_round_worker_floats(const struct sl_wino_job *job);
+/* y or dx of a pass that is `large`. */
+void sl_wino_pass_rounds(struct sl_wino_pass *pass);
+/* dU, or with `whole_dw` dw, and dbias of each row of tiles. */
+void sl_wino_weight_rounds(struct sl_wino_job *job);
+
+#endif
