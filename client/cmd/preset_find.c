@@ -127,7 +127,7 @@ static enum sl_err find_file(struct sl_preset_data *out, const char *path, bool 
 						   ".csv, .txt) or tar files of pictures");
 }
 
-static int list_of(const char *name)
+static int list_of(const char *folder, const char *name)
 {
 	const enum sl_records_format format = sl_records_format_of(name);
 
@@ -135,7 +135,7 @@ static int list_of(const char *name)
 	       : format == SL_RECORDS_CSV         ? TABLES
 	       : format == SL_RECORDS_LINES       ? PLAIN
 	       : format < SL_RECORDS_FORMAT_COUNT ? TEXTS
-	       : sl_picture_name(name)            ? PICTURES
+	       : sl_picture_is(folder, name)      ? PICTURES
 						  : REST;
 }
 
@@ -152,7 +152,7 @@ static void list(struct entries *e, const char *path)
 
 		if (name[0] != '.' && strcmp(name, "__MACOSX") != 0 && !sl_records_ends(name, ".tokens") &&
 		    snprintf(inside, sizeof inside, "%s/%s", path, name) < PATH_MAX)
-			(void)sl_names_add(&e->of[sl_folder_is(inside) ? FOLDERS : list_of(name)], name);
+			(void)sl_names_add(&e->of[sl_folder_is(inside) ? FOLDERS : list_of(path, name)], name);
 	}
 	if (dir)
 		closedir(dir);

@@ -21,7 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 
-#define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
+#define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm; DICOM under any name"
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000, MOST_KINDS = 8 };
 
 /* Counts files whose names end alike. */
@@ -119,7 +119,7 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 		if (name[0] == '.') /* also ._0001.jpg, which macOS adds, and .ipynb_checkpoints */
 			continue;
 		kind = sl_folder_entry_kind(path, entry);
-		if (pictures && sl_picture_name(name) && kind != S_IFDIR)
+		if (pictures && (kind == S_IFREG ? sl_picture_is(path, name) : kind != S_IFDIR && sl_picture_name(name)))
 			list = pictures;
 		else if (others && kind == S_IFREG)
 			pass_over(others, name);
@@ -494,9 +494,9 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 
 static const char *id(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
-	const char *name = sl_name(&((const struct folder_set *)set->data)->files, index), *dot = strrchr(name, '.');
+	const char *name = sl_name(&((const struct folder_set *)set->data)->files, index);
 
-	snprintf(out, size, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
+	snprintf(out, size, "%.*s", (int)sl_picture_stem(name), name);
 	return out;
 }
 
