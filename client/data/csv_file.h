@@ -62,11 +62,6 @@ enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spe
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
 			  union sl_label *out, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Lists pictures with several numbers or labels: dir/train.csv, or val.csv or test.csv, names them in its column
- * `file`, as paths below dir. Adds the paths to *files. *out becomes the targets [rows, nlabels], malloc'ed. */
-enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
-			    const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
-
 /* The type of the target of a set with several numbers or labels. */
 static inline struct sl_field_type sl_csv_target_type(const struct sl_set_spec *spec)
 {

@@ -69,6 +69,9 @@ struct sl_set_spec {
 	 * sl_set_open. */
 	int64_t max_samples;
 	struct sl_picture_spec picture;
+	const char *labels; /* pictures: a CSV file with their labels (label_table.h); NULL: their folders are classes,
+			       or dir has a table of numbers or labels */
+	const char *label_id;     /* its column that names them */
 	const char *masks;        /* task PIXELS: the folder in dir that has a mask for each picture */
 	int mask_classes;         /* pixels of masks are 0 … mask_classes − 1, or SL_LEARN_IGNORED */
 	const char *const *label; /* [nlabels], a file's columns of labels; task PIXELS: names of classes */

@@ -68,6 +68,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.ncolumns = c->data.columns.n,
 		.task = sl_setup_task(c),
 		.centre = s->centre,
+		.labels = c->data.labels[0] ? c->data.labels : NULL,
+		.label_id = c->data.label_id,
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled || sl_conf_lacks_labels(c),
@@ -225,7 +227,7 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 static void note_left_out(const struct sl_set_spec *spec)
 {
 	static const char *const ends[] = {"", ".csv", ".tsv", ".jsonl", ".txt"};
-	const bool folders = strcmp(spec->source, "images") == 0 && spec->task->met;
+	const bool folders = strcmp(spec->source, "images") == 0 && (spec->task->met || spec->labels);
 	char train[PATH_MAX], test[PATH_MAX];
 
 	if (!spec->parts || spec->parts->own != SL_PARTS_TRAIN)

@@ -46,8 +46,10 @@ ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
 ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
-ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
+ASK(has_labels, c->data.labels[0])
+ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && (c->model.task != SL_CONF_CLASSES || has_labels(c)))
 ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
+ASK(labels_pictures, c->data.kind == SL_DATA_IMAGES && !learns_pixels(c) && !sl_conf_lacks_labels(c))
 ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
 ASK(learns_numbers,
     c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
@@ -123,8 +125,10 @@ static const struct need {
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
-	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with another model.task than classes", DATA),
+	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with data.labels or another model.task than classes", DATA),
 	NEED("data.scale_label", learns_numbers, "belongs to model.task: numbers", "model.task"),
+	NEED("data.labels", labels_pictures, "belongs to data.kind: images, where these data have labels, and not one for each pixel", DATA),
+	NEED("data.label_id", has_labels, "needs data.labels", "data.labels"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
