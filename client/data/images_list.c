@@ -343,8 +343,7 @@ static enum sl_err list_table(struct sl_images *set, const struct sl_set_spec *s
 	return err;
 }
 
-/* The paths of all pictures below the root. */
-static enum sl_err list_paths(const char *root, struct sl_names *out, struct sl_fail *fail)
+enum sl_err sl_images_paths(const char *root, struct sl_names *out, struct sl_fail *fail)
 {
 	struct sl_images all = {.root = strdup(root), .lacking = true};
 	enum sl_err err = all.root ? add_class(&all, "", 0, fail) : no_memory(fail);
@@ -401,7 +400,7 @@ static enum sl_err list_labelled(struct sl_images *set, const struct sl_set_spec
 
 	set->root = strdup(dir);
 	if (!err)
-		err = set->root ? list_paths(dir, &paths, fail) : no_memory(fail);
+		err = set->root ? sl_images_paths(dir, &paths, fail) : no_memory(fail);
 	if (!err)
 		err = sl_label_table_read(&table, dir, spec, fail);
 	if (!err)

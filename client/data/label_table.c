@@ -151,12 +151,13 @@ void sl_label_table_close(struct sl_label_table *t)
 
 /* ---- pictures */
 
-enum { SPELLINGS = 4 }; /* the path, without its ending, the file's name, without its ending */
+/* How a name is that of a picture; the first that matches counts. The end of a path begins behind a slash. */
+enum how { WHOLE_PATH, WITHOUT_ENDING, END_OF_PATH, END_WITHOUT_ENDING };
 
 /* A way to name a picture. */
 struct spelling {
 	const char *name;
-	int how; /* 0 … SPELLINGS − 1: the first one that matches counts */
+	enum how how;
 	int64_t of;
 };
 
@@ -165,31 +166,43 @@ static int by_name(const void *a, const void *b)
 	const struct spelling *x = a, *y = b;
 	const int order = strcmp(x->name, y->name);
 
-	return order ? order : x->how != y->how ? x->how - y->how : (x->of > y->of) - (x->of < y->of);
+	return order              ? order
+	       : x->how != y->how ? (x->how > y->how) - (x->how < y->how)
+				  : (x->of > y->of) - (x->of < y->of);
 }
 
-static bool add_spelling(struct sl_names *out, const char *name, size_t len)
+/* Adds a name with its ending and without. */
+static bool add_both(struct spelling *all, struct sl_names *text, const char *name, enum how how, int64_t of)
 {
-	char text[PATH_MAX];
+	char stem[PATH_MAX];
 
-	snprintf(text, sizeof text, "%.*s", (int)len, name);
-	return sl_names_add(out, text);
+	snprintf(stem, sizeof stem, "%.*s", (int)sl_picture_stem(name), name);
+	all[text->n] = (struct spelling){.how = how, .of = of};
+	all[text->n + 1] = (struct spelling){.how = how + 1, .of = of};
+	return sl_names_add(text, name) && sl_names_add(text, stem);
 }
 
 /* All names of all pictures, sorted. NULL: no memory. */
 static struct spelling *spell(const struct sl_names *paths, struct sl_names *text)
 {
-	struct spelling *all = malloc((size_t)paths->n * SPELLINGS * sizeof *all + 1);
-	bool fits = all != NULL;
+	struct spelling *all;
+	size_t n = 0;
+	bool fits;
 
+	for (int64_t i = 0; i < paths->n; i++)
+		for (const char *at = sl_name(paths, i); at; at = strchr(at + 1, '/'))
+			n += 2;
+	all = malloc(n * sizeof *all + 1);
+	fits = all != NULL;
 	for (int64_t i = 0; i < paths->n && fits; i++) {
-		const char *path = sl_name(paths, i), *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+		const char *at = sl_name(paths, i);
 
-		fits = add_spelling(text, path, strlen(path)) && add_spelling(text, path, sl_picture_stem(path)) &&
-		       add_spelling(text, file, strlen(file)) && add_spelling(text, file, sl_picture_stem(file));
+		fits = add_both(all, text, at, WHOLE_PATH, i);
+		while (fits && (at = strchr(at, '/')) != NULL)
+			fits = add_both(all, text, ++at, END_OF_PATH, i);
 	}
 	for (int64_t i = 0; i < text->n && fits; i++) /* once the texts no longer move */
-		all[i] = (struct spelling){sl_name(text, i), (int)(i % SPELLINGS), i / SPELLINGS};
+		all[i].name = sl_name(text, i);
 	if (fits && text->n)
 		qsort(all, (size_t)text->n, sizeof *all, by_name);
 	if (fits)

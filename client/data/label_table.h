@@ -20,11 +20,14 @@ struct sl_label_table {
  * an error, too. */
 enum sl_err sl_label_table_read(struct sl_label_table *out, const char *dir, const struct sl_set_spec *spec,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Finds each row's picture among paths below data.dir. A row may have the path or the file's name, each with or without
- * its ending. (*at)[rows], malloc'ed: the picture's number, or -1. `warns`: warns of rows without a picture, and of
- * pictures without a row. DATA: two rows have one picture, a name is that of two pictures, or no row has any; NOMEM. */
+/* Finds each row's picture among paths below data.dir. A row may have the path or an end of it, such as the file's
+ * name, with or without the ending. (*at)[rows], malloc'ed: the picture's number, or -1. `warns`: warns of rows without
+ * a picture, and of pictures without a row. DATA: two rows have one picture, a name is that of two pictures, or no row
+ * has any; NOMEM. */
 enum sl_err sl_label_table_match(const struct sl_label_table *table, const struct sl_names *paths, bool warns,
 				 int64_t **at, struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds the paths of all pictures below a folder (images_list.c). NOINPUT, IO, NOMEM; DATA: a path is too long. */
+enum sl_err sl_images_paths(const char *folder, struct sl_names *out, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_label_table_close(struct sl_label_table *table); /* a zeroed one is fine */
 
 #endif

@@ -96,7 +96,7 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "data.scale_label", data.scale_label, SL_WORDS("false", "true"), "false",
 		"of model.task: numbers: learn each number less its mean, divided by its deviation; predictions and figures except the loss are in the numbers' own units"),
 	SL_STRING(T, "data.labels", data.labels, NULL, "", "of images: CSV file with the labels of the pictures below data.dir, a row for each; empty: folders are the classes, or, of numbers and several labels, data.dir has the tables"),
-	SL_STRING(T, "data.label_id", data.label_id, sl_conf_check_word, "file", "column of data.labels that names the picture: its path below data.dir or its file's name, with or without the ending"),
+	SL_STRING(T, "data.label_id", data.label_id, sl_conf_check_word, "file", "column of data.labels that names the picture: its path below data.dir, or an end of it such as the file's name, with or without the ending"),
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]; id_* leaves out all whose names begin so"),
 	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json of another run, or a model's file, which gives classes, columns, texts, means and deviations"),

@@ -109,6 +109,7 @@ for verb in data train; do
 	[ $status = 69 ] && grep -q "^splitc: $tmp/pacs/train/[a-z]*/[^ ]*: this is DICOM, and splitc's module for it is missing" "$tmp/err" || fail "$verb of DICOM without endings: $status, $(cat "$tmp/err")"
 	grep -q "passed-over: $tmp/pacs/train: 1 file in class folders is no picture that is read (.*), beside 6: 1 without an ending$" "$tmp/err" || fail "$verb: DICOMDIR: $(cat "$tmp/err")"
 done
+"$tmp/alone/splitc" init "$tmp/pacs.yaml" --data "$tmp/pacs" >"$tmp/out" 2>&1 </dev/null && grep -qx 'The data are pictures in class folders (images).' "$tmp/out" || fail "init: DICOM without endings: $(cat "$tmp/out")"
 "$SPLITC" data "$tmp/images.yaml" --set data.dir="$tmp/none" 2>"$tmp/err" && fail 'no folder' || status=$?
 [ $status = 66 ] || fail "no folder: exit status $status"
 pictures

@@ -79,6 +79,30 @@ status=0
 mv "$tmp/scans/begun" "$tmp/scans/train"
 mv "$tmp/scans/more" "$tmp/scans/val"
 
+# ---- splitc init: a table in the folder of pictures, or beside it
+mv "$tmp/scans/train" "$tmp/scans/begun"
+mv "$tmp/scans/val" "$tmp/scans/more"
+# begun DATA: what init finds there trains as it is
+begun() {
+	rm -f "$tmp/init.yaml"
+	"$SPLITC" init "$tmp/init.yaml" --data "$1" --set data.label=kind --set log.level=warn >"$tmp/init.out" 2>&1 </dev/null || fail "init $1: $(cat "$tmp/init.out")"
+	grep -qx 'The data are pictures, with a table of their labels (images).' "$tmp/init.out" && grep -qx 'The classes are class-0, class-1, class-2, class-3, class-4 and 5 more.' "$tmp/init.out" || fail "init $1: $(cat "$tmp/init.out")"
+	"$SPLITC" train "$tmp/init.yaml" --print-config | awk '$1 == "labels:" || $1 == "label_id:" || $1 == "by:" && $2 != "step" {print $1, $2}' | sort >"$tmp/keys"
+	printf '%s\n' 'by: "patient"' 'label_id: "picture"' "labels: \"$2\"" | cmp - "$tmp/keys" || fail "init $1 chose $(cat "$tmp/keys")"
+}
+mv "$tmp/one.csv" "$tmp/scans"
+begun "$tmp/scans" "$tmp/scans/one.csv"
+client begun "$tmp/init.yaml" --local --set train.max_steps=3 || fail "init: exit status $?"
+"$SPLITC" init "$tmp/init.yaml" --force --model resnet18 >"$tmp/out" 2>&1 </dev/null && grep -q 'label_id: "picture"' "$tmp/init.yaml" || fail "init --force: $(cat "$tmp/out")"
+mkdir "$tmp/beside"
+mv "$tmp/scans/one.csv" "$tmp/beside"
+cp -r "$tmp/scans/begun" "$tmp/scans/more" "$tmp/beside"
+mkdir "$tmp/beside/all"
+mv "$tmp/beside/begun" "$tmp/beside/more" "$tmp/beside/all" # paths in the table begin below it
+begun "$tmp/beside/one.csv" "$tmp/beside/one.csv"
+mv "$tmp/scans/begun" "$tmp/scans/train"
+mv "$tmp/scans/more" "$tmp/scans/val"
+
 # ---- faults
 # faulty STATUS SENTENCE SED-SCRIPT
 faulty() {
