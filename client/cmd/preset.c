@@ -58,8 +58,8 @@ struct making {
 	const char *tokenizer, *by; /* by: data.split.by */
 	struct sl_model_takes takes;
 	struct sl_set_spec spec; /* of the data */
-	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX],
-		*file[SL_CONF_LIST_MAX];
+	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX],
+		*column[SL_CONF_LIST_MAX], *file[SL_CONF_LIST_MAX];
 	struct sl_preset_table table;
 	struct sl_preset_columns columns;
 	struct sl_fail *fail; /* the first error, if its code is set */
@@ -257,6 +257,8 @@ static void choose_table(struct making *m)
 		m->spec.task = &sl_learn_tasks[SL_LEARN_NUMBER];
 	if (t->nignored && !labels)
 		set_list(m, "data.ignore", t->ignored, t->nignored);
+	if (t->ndates && !labels)
+		set_list(m, "data.dates", t->dates, t->ndates);
 	if (t->missing && !labels)
 		set(m, "data.missing", "mean");
 	if (t->table.form.separator && t->table.form.separator != ',')
@@ -274,6 +276,8 @@ static void choose_table(struct making *m)
 	}
 	m->spec.ignore = sl_preset_has(m->user, "data.ignore") ? m->ignore : t->ignored;
 	m->spec.nignore = m->spec.ignore == t->ignored ? t->nignored : point_to(m->ignore, &m->user->data.ignore);
+	m->spec.date = sl_preset_has(m->user, "data.dates") ? m->date : t->dates;
+	m->spec.ndates = m->spec.date == t->dates ? t->ndates : point_to(m->date, &m->user->data.dates);
 	m->spec.fill = sl_preset_has(m->user, "data.missing") ? m->user->data.missing == SL_MISSING_MEAN : t->missing;
 }
 

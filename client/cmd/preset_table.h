@@ -12,6 +12,8 @@ struct sl_preset_table {
 	bool numbers;        /* the label is a quantity: fractions, large numbers, or too many different ones */
 	const char *ignored[SL_CONF_LIST_MAX];
 	int nignored; /* columns that only identify rows, or are empty */
+	const char *dates[SL_CONF_LIST_MAX];
+	int ndates;   /* columns of dates */
 	bool missing; /* other columns have missing cells */
 };
 

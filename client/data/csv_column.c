@@ -258,6 +258,97 @@ static enum sl_err learn_texts(struct sl_csv_column *c, const struct sl_csv *s, 
 	return c->unit ? SL_OK : no_memory(fail);
 }
 
+/* Counts the dates of a column, and those that each form reads. *odd: a row that none reads, or else the last date's.
+ */
+static int64_t count_dates(const struct sl_csv *s, int column, int64_t fits[SL_DATE_FORMS], int64_t *odd, bool *bad)
+{
+	int64_t dates = 0;
+
+	*odd = 0;
+	*bad = false;
+	for (int64_t r = 0; r < s->rows && !*bad; r++) {
+		const char *cell = sl_csv_cell(s, r, column);
+		struct sl_date date;
+
+		if (sl_csv_is_missing(cell))
+			continue;
+		dates++;
+		*odd = r;
+		*bad = true;
+		for (int form = SL_DATE_ISO; form < SL_DATE_FORMS; form++)
+			if (sl_date_read(cell, (enum sl_date_form)form, &date)) {
+				fits[form]++;
+				*bad = false;
+			}
+	}
+	return dates;
+}
+
+enum sl_date_form sl_csv_date_form(const struct sl_csv *s, int column, struct sl_fail *fail)
+{
+	int64_t fits[SL_DATE_FORMS] = {0}, odd;
+	bool bad;
+	const int64_t dates = count_dates(s, column, fits, &odd, &bad);
+	enum sl_date_form found = SL_DATE_NONE;
+	int n = 0;
+
+	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS && dates && !bad; form++)
+		if (fits[form] == dates) {
+			found = (enum sl_date_form)form;
+			n++;
+		}
+	if (n == 1)
+		return found;
+	(void)sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" %s", s->path, sl_csv_line(s, odd),
+			  sl_name(&s->header, column), sl_csv_cell(s, odd, column),
+			  bad      ? "is no date: write 2024-12-31, 31.12.2024 or 12/31/2024"
+			  : n > 1  ? "may have the day or the month first, and no row tells which: write 2024-12-31"
+			  : !dates ? "is missing, as all dates are: name the column in data.ignore"
+				   : "is written as other rows' dates are not: write 2024-12-31 in all of them");
+	return SL_DATE_NONE;
+}
+
+/* The row's date in days from the first one. False: it is missing, or another part's of data.split. */
+static bool read_date(const struct sl_csv_column *c, const struct sl_csv *s, const bool *own, int64_t row, double *out)
+{
+	struct sl_date date;
+
+	if ((own && !own[row]) || !sl_date_read(sl_csv_cell(s, row, c->at), c->form, &date))
+		return false;
+	*out = (double)(date.day - c->first_day);
+	return true;
+}
+
+/* Finds how dates are written, the first one of the rows that train, and their mean and deviation in days from it. */
+static enum sl_err learn_dates(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
+{
+	double sum = 0, squares = 0, first = INFINITY, day;
+	int64_t n = 0;
+
+	c->number = false;
+	c->n = SL_CSV_DATE_FEATURES;
+	c->form = sl_csv_date_form(s, c->at, fail);
+	if (c->form == SL_DATE_NONE)
+		return SL_ERR_DATA;
+	for (int64_t r = 0; r < s->rows; r++)
+		first = read_date(c, s, own, r, &day) && day < first ? day : first;
+	if (!isfinite(first))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: column \"%.60s\" has no date in the rows that train: name it in data.ignore",
+				   s->path, c->name);
+	c->first_day = (int64_t)first;
+	for (int64_t r = 0; r < s->rows; r++)
+		if (read_date(c, s, own, r, &day)) {
+			sum += day;
+			n++;
+		}
+	c->mean = sum / (double)n;
+	for (int64_t r = 0; r < s->rows; r++)
+		squares += read_date(c, s, own, r, &day) ? (day - c->mean) * (day - c->mean) : 0;
+	c->deviation = sl_spread(squares / (double)n, c->mean, n);
+	return SL_OK;
+}
+
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail)
 {
@@ -268,6 +359,8 @@ enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s,
 	c->number = !sl_csv_count(s, at, NULL, fill).words;
 	if (!c->name)
 		return no_memory(fail);
+	if (c->dated)
+		return learn_dates(c, s, own, fail);
 	if (!c->number)
 		err = learn_texts(c, s, fill, fail);
 	return err || !c->number ? err : learn_number(c, s, own, fail);
@@ -279,6 +372,8 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 	const int64_t row = n.foreign ? n.measure : n.word;
 	const char *cell = n.words ? sl_csv_cell(s, row, c->at) : "", *advice = sl_csv_advice(cell);
 
+	if (c->dated)
+		return n.missing;
 	if (n.words && (2 * n.numbers > s->rows || (!n.several && c->text.n > MANY)))
 		sl_log(SL_LOG_WARN, "column-of-words",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
@@ -297,8 +392,9 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		 (2 * c->text.n > n.words || (c->text.n >= RARE && 10 * c->text.n > n.words)))
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": %lld different texts, such as \"%.60s\", are in %lld rows, and each "
-		       "becomes a feature: write dates and other quantities as numbers, or name the column in "
-		       "data.ignore",
+		       "becomes a feature: name dates in data.dates, write other quantities as numbers, or name the "
+		       "column "
+		       "in data.ignore",
 		       s->path, sl_csv_line(s, n.word), c->name, (long long)c->text.n, sl_csv_cell(s, n.word, c->at),
 		       (long long)n.words);
 	if (!c->number)
@@ -327,6 +423,22 @@ enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int co
 			   more);
 }
 
+static enum sl_err encode_date(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
+			       struct sl_fail *fail)
+{
+	static const char *const words[] = {"", "2024-12-31", "31.12.2024", "12/31/2024"};
+	struct sl_date date;
+
+	if (!sl_date_read(sl_csv_cell(s, row, c->at), c->form, &date))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s:%zu: column \"%.60s\": \"%.60s\" is no date as training has them, such as %s",
+				   s->path, sl_csv_line(s, row), c->name, sl_csv_cell(s, row, c->at), words[c->form]);
+	x[0] = (float)(((double)(date.day - c->first_day) - c->mean) / c->deviation);
+	x[1 + date.month] = 1;
+	x[1 + 12 + date.weekday] = 1;
+	return SL_OK;
+}
+
 enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
 				 struct sl_csv_unknown *unknown, struct sl_fail *fail)
 {
@@ -337,6 +449,8 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	place = c->number ? -1 : sl_csv_place(&c->text, cell);
 	if (place < 0 && unknown && sl_csv_is_missing(cell))
 		return SL_OK;
+	if (c->dated)
+		return encode_date(c, s, row, x, fail);
 	if (c->number) {
 		if (!read_number(cell, c->unit, &value))
 			return sl_fail_set(
@@ -369,10 +483,38 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 
 /* ---- what the model's file says ---- */
 
+static const char *const date_words[SL_DATE_FORMS] = {"", "year_first", "day_first", "month_first"};
+
+/* Reads the form and the first date. False: the file is damaged. */
+static bool recall_dates(struct sl_csv_column *c, const json_t *from)
+{
+	const char *form = json_string_value(json_object_get(from, "dates"));
+	const char *first = json_string_value(json_object_get(from, "first_date"));
+	struct sl_date date;
+
+	c->dated = json_object_get(from, "dates") != NULL;
+	for (int i = SL_DATE_ISO; i < SL_DATE_FORMS && form; i++)
+		if (strcmp(form, date_words[i]) == 0)
+			c->form = (enum sl_date_form)i;
+	if (!c->dated)
+		return true;
+	if (!c->form || !first || !sl_date_read(first, SL_DATE_ISO, &date))
+		return false;
+	c->first_day = date.day;
+	c->n = SL_CSV_DATE_FEATURES;
+	return true;
+}
+
 json_t *sl_csv_column_describe(const struct sl_csv_column *c)
 {
+	char first[16];
 	json_t *texts;
 
+	if (c->dated) {
+		sl_date_print(c->first_day, first);
+		return json_pack("{s:s, s:s, s:s, s:f, s:f}", "name", c->name, "dates", date_words[c->form],
+				 "first_date", first, "mean", c->mean, "deviation", c->deviation);
+	}
 	if (c->unit)
 		return json_pack("{s:s, s:f, s:f, s:s}", "name", c->name, "mean", c->mean, "deviation", c->deviation,
 				 "unit", c->unit);
@@ -394,9 +536,10 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 	c->unit = unit ? strdup(unit) : NULL;
 	c->mean = json_number_value(json_object_get(from, "mean"));
 	c->deviation = json_number_value(json_object_get(from, "deviation"));
-	c->number = !texts;
+	c->number = !texts && !json_object_get(from, "dates");
 	c->n = texts ? (int)json_array_size(texts) : 1;
-	if (!c->name || !c->unit != !unit || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
+	if (!recall_dates(c, from) || !c->name || !c->unit != !unit || (!texts && !(c->deviation > 0)) ||
+	    c->n > SL_CSV_MOST_TEXTS)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "the model's file is damaged: a column has neither mean and deviation nor texts");
 	for (size_t i = 0; i < json_array_size(texts); i++) {

@@ -247,6 +247,19 @@ enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *na
 			   s->given && s->given->json ? "JSON object" : "header", names);
 }
 
+enum sl_err sl_csv_same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
+{
+	for (int i = 0; i < a->columns && i < b->columns; i++)
+		if (strcmp(sl_name(&a->header, i), sl_name(&b->header, i)) != 0)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:1: column %d is \"%.60s\", where train.csv has \"%.60s\"", b->path,
+					   i + 1, sl_name(&b->header, i), sl_name(&a->header, i));
+	if (a->columns != b->columns)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", b->path, b->columns,
+				   a->columns);
+	return SL_OK;
+}
+
 /* Sets the centre of each of these columns. */
 static void choose_centre(const struct sl_csv *s, const struct sl_set_spec *spec, const int *column)
 {

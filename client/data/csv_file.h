@@ -50,6 +50,8 @@ static inline size_t sl_csv_line(const struct sl_csv *s, int64_t row)
 	return s->line[s->order ? s->order[row] : row];
 }
 
+/* DATA: b's columns, or their order, are not those of the training file a. */
+enum sl_err sl_csv_same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's number; -1: there is none */
 /* Returns DATA. *fail says that the header lacks the column `name`, for which `key` asks. */
 enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail);

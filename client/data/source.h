@@ -81,6 +81,8 @@ struct sl_set_spec {
 	double *chosen; /* the same array: the set chooses it, from the training file's rows; NULL: it is given */
 	const char *const *ignore; /* [nignore], tables: columns to leave out, by name or fnmatch pattern */
 	int nignore;
+	const char *const *date; /* [ndates], tables: columns of dates */
+	int ndates;
 	bool fill;                 /* tables: cells may be missing; a number counts as its column's mean then */
 	struct sl_csv_form form;   /* tables */
 	int max_tokens;            /* texts: a row is cut at so many tokens */

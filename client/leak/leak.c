@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/csv_column.h"
 #include "client/figures/similarity.h"
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
@@ -102,7 +103,9 @@ static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 	add(l, SL_LEAK_R2, sl_attackers[which], alone(NAN), 0);
 	json_array_foreach(list, i, column)
 	{
-		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts) : 1;
+		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts)
+				     : json_object_get(column, "dates")         ? SL_CSV_DATE_FEATURES
+										: 1;
 
 		r2 = sl_leak_r2(l->attack[which].guess, v->image, v->n, sl_shape_row(&v->picture), first, wide);
 		sl_leak_figures_add(&l->figures, SL_LEAK_R2_COLUMN, groups[which],

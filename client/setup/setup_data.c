@@ -17,7 +17,7 @@
 /* The arrays to which a struct sl_set_spec points. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
-		*column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
+		*date[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
 };
@@ -58,6 +58,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
+		.date = name->date,
+		.ndates = c->data.dates.n,
 		.fill = c->data.missing == SL_MISSING_MEAN,
 		.form = {",;\t"[c->data.separator], c -> data.decimal == SL_DECIMAL_COMMA},
 		.tokenizer = c->data.tokenizer,
@@ -90,6 +92,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->file, files);
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
+	point_to(name->date, &c->data.dates);
 	point_to(name->column, &c->data.columns);
 	point_to(name->label, &c->data.label);
 	spec.about = s->recalled;

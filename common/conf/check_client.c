@@ -131,6 +131,7 @@ static const struct need {
 	NEED("data.label_id", has_labels, "needs data.labels", "data.labels"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.dates", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
