@@ -17,7 +17,7 @@
 #include "client/text/records.h"
 #include "common/base/folder.h"
 
-enum { MOST_DEPTH = 4, MOST_FOLDERS = 50, FEW_COLUMNS = 4, SENTENCE = 5 /* blanks */ };
+enum { MOST_DEPTH = 4, FEW_COLUMNS = 4, SENTENCE = 5 /* blanks */ };
 
 /* Kinds of data. The first kind of each input is the usual one. */
 const struct sl_preset_kind sl_preset_kinds[] = {
@@ -96,6 +96,41 @@ static bool holds_texts(const char *path, bool *lists)
 	return c.n && c.n <= FEW_COLUMNS && c.blanks[text] >= SENTENCE;
 }
 
+static enum sl_err find_file(struct sl_preset_data *out, const char *path, bool texts, struct sl_fail *fail)
+{
+	const enum sl_records_format format = sl_records_format_of(path);
+	const char *slash = strrchr(path, '/');
+	bool lists = false;
+
+	if (format == SL_RECORDS_CSV)
+		texts |= holds_texts(path, &lists);
+	if (lists)
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s: it lists pictures. Name the folder of both, and what is to be predicted: --data "
+			"FOLDER --set data.label=COLUMN",
+			path);
+	if (format < SL_RECORDS_FORMAT_COUNT)
+		return found(out, format == SL_RECORDS_CSV && !texts ? "csv" : "text",
+			     format == SL_RECORDS_CSV && !texts ? "a table" : "texts", path)
+			       ? SL_OK
+			       : SL_ERR_BUG;
+	if (sl_records_ends(path, ".tar")) {
+		char dir[PATH_MAX];
+
+		snprintf(out->files.item[out->files.n++], SL_CONF_TEXT, "%s", slash ? slash + 1 : path);
+		return sl_folder_of(path, dir) && found(out, "webdataset", "pictures in a tar file", dir) ? SL_OK
+													  : SL_ERR_DATA;
+	}
+	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+		if (ends_in(path, others[i].ends))
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path, others[i].why);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path,
+			   sl_picture_name(path) ? "it is one picture: name the folder of all"
+						 : "data are folders of pictures, tables (.csv), texts (.jsonl, .tsv, "
+						   ".csv, .txt) or tar files of pictures");
+}
+
 static int list_of(const char *folder, const char *name)
 {
 	const enum sl_records_format format = sl_records_format_of(name);
@@ -133,105 +168,6 @@ static void drop(struct entries *e)
 {
 	for (int i = 0; i < LISTS; i++)
 		sl_names_close(&e->of[i]);
-}
-
-/* Whether there are pictures in a folder or below it, as far as *folders of them tell. */
-static bool holds_pictures(const char *folder, int *folders)
-{
-	struct entries e;
-	char inside[PATH_MAX];
-	bool holds;
-
-	list(&e, folder);
-	holds = e.of[PICTURES].n > 0;
-	for (int64_t i = 0; i < e.of[FOLDERS].n && !holds && --*folders > 0; i++)
-		holds = snprintf(inside, sizeof inside, "%s/%s", folder, sl_name(&e.of[FOLDERS], i)) < PATH_MAX &&
-			holds_pictures(inside, folders);
-	drop(&e);
-	return holds;
-}
-
-/* How many cells of a column name a picture, each another one. */
-static int64_t count_named(const struct sl_csv *s, int column, const struct sl_names *paths)
-{
-	struct sl_label_table table = {.path = ""};
-	struct sl_fail why;
-	int64_t *at = NULL, n = 0;
-	bool fits = true;
-
-	for (int64_t r = 0; r < s->rows && fits; r++)
-		fits = sl_names_add(&table.picture, sl_csv_cell(s, r, column));
-	if (fits && sl_label_table_match(&table, paths, false, &at, &why) == SL_OK)
-		for (int64_t r = 0; r < s->rows; r++)
-			n += at[r] >= 0;
-	free(at);
-	sl_label_table_close(&table);
-	return n;
-}
-
-bool sl_preset_find_labels(struct sl_preset_data *at, const char *table, const char *dir)
-{
-	struct sl_csv s = {.rows = 0};
-	struct sl_names paths = {0};
-	struct sl_fail why;
-	int64_t most = 0;
-	bool read = snprintf(s.path, sizeof s.path, "%s", table) < PATH_MAX;
-
-	if (read)
-		sl_csv_notice(&s);
-	read = read && sl_csv_read(&s, &why) == SL_OK && sl_images_paths(dir, &paths, &why) == SL_OK;
-	for (int i = 0; i < s.columns && read && paths.n; i++) {
-		const int64_t n = count_named(&s, i, &paths);
-
-		if (n > most && 2 * n >= s.rows && strlen(sl_name(&s.header, i)) < SL_CONF_TEXT) {
-			most = n;
-			snprintf(at->label_id, sizeof at->label_id, "%s", sl_name(&s.header, i));
-		}
-	}
-	if (most)
-		snprintf(at->labels, sizeof at->labels, "%s", table);
-	sl_csv_close(&s);
-	sl_names_close(&paths);
-	return most > 0 && found(at, "images", "pictures, with a table of their labels", dir);
-}
-
-static enum sl_err find_file(struct sl_preset_data *out, const char *path, bool texts, struct sl_fail *fail)
-{
-	const enum sl_records_format format = sl_records_format_of(path);
-	const char *slash = strrchr(path, '/');
-	char folder[PATH_MAX];
-	int folders = MOST_FOLDERS;
-	bool lists = false;
-
-	if (format == SL_RECORDS_CSV)
-		texts |= holds_texts(path, &lists);
-	if (format == SL_RECORDS_CSV && !texts && sl_folder_of(path, folder) &&
-	    (lists || holds_pictures(folder, &folders)) && sl_preset_find_labels(out, path, folder))
-		return SL_OK;
-	if (lists)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: it lists pictures. Name the folder and what is to be predicted: --data "
-				   "images:FOLDER --set model.task=numbers --set data.label=COLUMN",
-				   path);
-	if (format < SL_RECORDS_FORMAT_COUNT)
-		return found(out, format == SL_RECORDS_CSV && !texts ? "csv" : "text",
-			     format == SL_RECORDS_CSV && !texts ? "a table" : "texts", path)
-			       ? SL_OK
-			       : SL_ERR_BUG;
-	if (sl_records_ends(path, ".tar")) {
-		char dir[PATH_MAX];
-
-		snprintf(out->files.item[out->files.n++], SL_CONF_TEXT, "%s", slash ? slash + 1 : path);
-		return sl_folder_of(path, dir) && found(out, "webdataset", "pictures in a tar file", dir) ? SL_OK
-													  : SL_ERR_DATA;
-	}
-	for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-		if (ends_in(path, others[i].ends))
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path, others[i].why);
-	return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path,
-			   sl_picture_name(path) ? "it is one picture: name the folder of all"
-						 : "data are folders of pictures, tables (.csv), texts (.jsonl, .tsv, "
-						   ".csv, .txt) or tar files of pictures");
 }
 
 /* Writes "12 folders such as \"a\", 3 pictures …". */
@@ -273,14 +209,50 @@ static bool holds_masks(const char *path)
 	return holds;
 }
 
-/* Finds a table beside pictures that names them. */
+/* How many cells of a column name a picture, each another one. */
+static int64_t count_named(const struct sl_csv *s, int column, const struct sl_names *paths)
+{
+	struct sl_label_table table = {.path = ""};
+	struct sl_fail why;
+	int64_t *at = NULL, n = 0;
+	bool fits = true;
+
+	for (int64_t r = 0; r < s->rows && fits; r++)
+		fits = sl_names_add(&table.picture, sl_csv_cell(s, r, column));
+	if (fits && sl_label_table_match(&table, paths, false, &at, &why) == SL_OK)
+		for (int64_t r = 0; r < s->rows; r++)
+			n += at[r] >= 0;
+	free(at);
+	sl_label_table_close(&table);
+	return n;
+}
+
+/* Finds a table beside pictures: of its columns, the one that names most of them. */
 static bool find_labels(struct sl_preset_data *out, const char *path, const struct entries *e)
 {
-	char table[PATH_MAX];
+	struct sl_csv s = {.rows = 0};
+	struct sl_names paths = {0};
+	struct sl_fail why;
+	int64_t most = 0;
 
-	return e->of[TABLES].n == 1 &&
-	       snprintf(table, sizeof table, "%s/%s", path, sl_name(&e->of[TABLES], 0)) < PATH_MAX &&
-	       sl_preset_find_labels(out, table, path);
+	if (e->of[TABLES].n != 1 ||
+	    snprintf(s.path, sizeof s.path, "%s/%s", path, sl_name(&e->of[TABLES], 0)) >= PATH_MAX)
+		return false;
+	sl_csv_notice(&s);
+	if (sl_csv_read(&s, &why) == SL_OK && sl_images_paths(path, &paths, &why) == SL_OK)
+		for (int i = 0; i < s.columns && paths.n; i++) {
+			const int64_t n = count_named(&s, i, &paths);
+
+			if (n > most && 2 * n >= s.rows && strlen(sl_name(&s.header, i)) < SL_CONF_TEXT) {
+				most = n;
+				strcpy(out->label_id, sl_name(&s.header, i));
+			}
+		}
+	if (most)
+		strcpy(out->labels, s.path);
+	sl_csv_close(&s);
+	sl_names_close(&paths);
+	return most > 0 && found(out, "images", "pictures, with a table of their labels", path);
 }
 
 /* Finds CIFAR's files, pictures with masks, and pictures of classes. *why says what else is there. */

@@ -25,8 +25,6 @@ extern const struct sl_preset_kind sl_preset_kinds[]; /* the first one of each i
  * is no such kind; DATA: none of these data is there, and *fail says what was found; NOINPUT. */
 enum sl_err sl_preset_find_kind(const struct sl_preset_kind **out, struct sl_preset_data *at, const char *data,
 				bool tokens, struct sl_fail *fail) SL_MUST_CHECK;
-/* Finds the column of a table whose cells name pictures below `dir`: of most rows. False: there is none. */
-bool sl_preset_find_labels(struct sl_preset_data *at, const char *table, const char *dir);
 /* The kind of the demo's data for networks with this input. */
 const char *sl_preset_usual_kind(unsigned input, bool decoder);
 

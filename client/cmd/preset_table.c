@@ -10,7 +10,7 @@
 #include "client/data/csv_number.h"
 #include "common/conf/key.h"
 
-enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10, FEW_PATIENTS = 5 };
+enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10 };
 
 /* Whether a column is named as people name keys (id, patient_id, patientId), or as pandas names row numbers. */
 static bool is_called_id(const char *name)
@@ -99,21 +99,11 @@ static int find_label(const struct sl_csv *table)
 
 const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id)
 {
-	static const char *const words[] = {"patient", "subject", "participant"};
-
 	for (int i = 0; i < c->table.columns; i++) {
 		const char *name = sl_name(&c->table.header, i);
-		struct sl_names once = {0};
-		struct sl_fail why;
-		bool groups = false;
 
-		for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
-			groups |= strcasestr(name, words[k]) != NULL;
-		groups = groups && strcmp(name, id) != 0 && strcmp(name, c->label) != 0 &&
-			 sl_csv_different(&once, &c->table, i, false, &why) == SL_OK && once.n >= FEW_PATIENTS &&
-			 once.n < c->table.rows;
-		sl_names_close(&once);
-		if (groups)
+		if ((strcasestr(name, "patient") || strcasestr(name, "subject")) && strcmp(name, id) != 0 &&
+		    strcmp(name, c->label) != 0)
 			return name;
 	}
 	return NULL;

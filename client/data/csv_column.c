@@ -171,6 +171,17 @@ static bool read_number(const char *cell, const char *unit, double *out)
 		    : sl_text_number(cell, out);
 }
 
+/* Reads a cell of a column of numbers; of dates the days from the first. */
+static bool read_value(const struct sl_csv_column *c, const char *cell, double *out)
+{
+	struct sl_date date = {.day = 0};
+	const bool is = c->dated ? sl_date_read(cell, c->form, &date) : read_number(cell, c->unit, out);
+
+	if (c->dated)
+		*out = (double)(date.day - c->first_day);
+	return is;
+}
+
 struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char *unit, bool fill)
 {
 	struct sl_csv_tally n = {.rows = s->rows};
@@ -204,20 +215,20 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	int64_t n = 0;
 
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x)) {
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &x)) {
 			sum += x;
 			n++;
 		}
 	if (!n)
 		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: column \"%.60s\" has no number in the rows that train: name it in data.ignore",
-				   s->path, c->name);
+				   "%s: column \"%.60s\" has no %s in the rows that train: name it in data.ignore",
+				   s->path, c->name, c->dated ? "date" : "number");
 	c->mean = sum / (double)n;
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x))
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &x))
 			squares += (x - c->mean) * (x - c->mean);
 	c->deviation = sl_spread(squares / (double)n, c->mean, n);
-	c->n = 1;
+	c->n = c->dated ? SL_CSV_DATE_FEATURES : 1;
 	if (!isfinite(c->mean) || !isfinite(c->deviation))
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: column \"%.60s\" has numbers too large to compute its mean or deviation",
@@ -258,95 +269,55 @@ static enum sl_err learn_texts(struct sl_csv_column *c, const struct sl_csv *s, 
 	return c->unit ? SL_OK : no_memory(fail);
 }
 
-/* Counts the dates of a column, and those that each form reads. *odd: a row that none reads, or else the last date's.
- */
-static int64_t count_dates(const struct sl_csv *s, int column, int64_t fits[SL_DATE_FORMS], int64_t *odd, bool *bad)
+/* The first row whose cell is no such date; s->rows: all are. *any: some cell is not missing. */
+static int64_t first_odd(const struct sl_csv *s, int column, enum sl_date_form form, bool *any)
 {
-	int64_t dates = 0;
+	struct sl_date date;
 
-	*odd = 0;
-	*bad = false;
-	for (int64_t r = 0; r < s->rows && !*bad; r++) {
-		const char *cell = sl_csv_cell(s, r, column);
-		struct sl_date date;
+	for (int64_t r = 0; r < s->rows; r++) {
+		const bool missing = sl_csv_is_missing(sl_csv_cell(s, r, column));
 
-		if (sl_csv_is_missing(cell))
-			continue;
-		dates++;
-		*odd = r;
-		*bad = true;
-		for (int form = SL_DATE_ISO; form < SL_DATE_FORMS; form++)
-			if (sl_date_read(cell, (enum sl_date_form)form, &date)) {
-				fits[form]++;
-				*bad = false;
-			}
+		*any |= !missing;
+		if (!missing && !sl_date_read(sl_csv_cell(s, r, column), form, &date))
+			return r;
 	}
-	return dates;
+	return s->rows;
 }
 
 enum sl_date_form sl_csv_date_form(const struct sl_csv *s, int column, struct sl_fail *fail)
 {
-	int64_t fits[SL_DATE_FORMS] = {0}, odd;
-	bool bad;
-	const int64_t dates = count_dates(s, column, fits, &odd, &bad);
 	enum sl_date_form found = SL_DATE_NONE;
+	int64_t odd = 0;
+	bool any = false;
 	int n = 0;
 
-	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS && dates && !bad; form++)
-		if (fits[form] == dates) {
-			found = (enum sl_date_form)form;
-			n++;
-		}
+	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS; form++) {
+		const int64_t r = first_odd(s, column, (enum sl_date_form)form, &any);
+
+		found = r == s->rows ? (enum sl_date_form)form : found;
+		n += r == s->rows;
+		odd = r > odd && r < s->rows ? r : odd;
+	}
 	if (n == 1)
 		return found;
 	(void)sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" %s", s->path, sl_csv_line(s, odd),
 			  sl_name(&s->header, column), sl_csv_cell(s, odd, column),
-			  bad      ? "is no date: write 2024-12-31, 31.12.2024 or 12/31/2024"
-			  : n > 1  ? "may have the day or the month first, and no row tells which: write 2024-12-31"
-			  : !dates ? "is missing, as all dates are: name the column in data.ignore"
-				   : "is written as other rows' dates are not: write 2024-12-31 in all of them");
+			  n && any ? "may have the day or the month first, and no row tells which: write 2024-12-31"
+				   : "is no date: write 2024-12-31, 31.12.2024 or 12/31/2024, in one way in all rows");
 	return SL_DATE_NONE;
 }
 
-/* The row's date in days from the first one. False: it is missing, or another part's of data.split. */
-static bool read_date(const struct sl_csv_column *c, const struct sl_csv *s, const bool *own, int64_t row, double *out)
-{
-	struct sl_date date;
-
-	if ((own && !own[row]) || !sl_date_read(sl_csv_cell(s, row, c->at), c->form, &date))
-		return false;
-	*out = (double)(date.day - c->first_day);
-	return true;
-}
-
-/* Finds how dates are written, the first one of the rows that train, and their mean and deviation in days from it. */
+/* Finds how dates are written, and the first one of the rows that train. */
 static enum sl_err learn_dates(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
 {
-	double sum = 0, squares = 0, first = INFINITY, day;
-	int64_t n = 0;
+	double first = INFINITY, day;
 
-	c->number = false;
-	c->n = SL_CSV_DATE_FEATURES;
 	c->form = sl_csv_date_form(s, c->at, fail);
-	if (c->form == SL_DATE_NONE)
-		return SL_ERR_DATA;
-	for (int64_t r = 0; r < s->rows; r++)
-		first = read_date(c, s, own, r, &day) && day < first ? day : first;
-	if (!isfinite(first))
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: column \"%.60s\" has no date in the rows that train: name it in data.ignore",
-				   s->path, c->name);
-	c->first_day = (int64_t)first;
-	for (int64_t r = 0; r < s->rows; r++)
-		if (read_date(c, s, own, r, &day)) {
-			sum += day;
-			n++;
-		}
-	c->mean = sum / (double)n;
-	for (int64_t r = 0; r < s->rows; r++)
-		squares += read_date(c, s, own, r, &day) ? (day - c->mean) * (day - c->mean) : 0;
-	c->deviation = sl_spread(squares / (double)n, c->mean, n);
-	return SL_OK;
+	for (int64_t r = 0; r < s->rows && c->form; r++)
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &day) && day < first)
+			first = day;
+	c->first_day = isfinite(first) ? (int64_t)first : 0;
+	return c->form ? SL_OK : SL_ERR_DATA;
 }
 
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
@@ -359,9 +330,10 @@ enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s,
 	c->number = !sl_csv_count(s, at, NULL, fill).words;
 	if (!c->name)
 		return no_memory(fail);
+	c->number |= c->dated;
 	if (c->dated)
-		return learn_dates(c, s, own, fail);
-	if (!c->number)
+		err = learn_dates(c, s, own, fail);
+	else if (!c->number)
 		err = learn_texts(c, s, fill, fail);
 	return err || !c->number ? err : learn_number(c, s, own, fail);
 }
@@ -423,40 +395,25 @@ enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int co
 			   more);
 }
 
-static enum sl_err encode_date(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
-			       struct sl_fail *fail)
-{
-	static const char *const words[] = {"", "2024-12-31", "31.12.2024", "12/31/2024"};
-	struct sl_date date;
-
-	if (!sl_date_read(sl_csv_cell(s, row, c->at), c->form, &date))
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s:%zu: column \"%.60s\": \"%.60s\" is no date as training has them, such as %s",
-				   s->path, sl_csv_line(s, row), c->name, sl_csv_cell(s, row, c->at), words[c->form]);
-	x[0] = (float)(((double)(date.day - c->first_day) - c->mean) / c->deviation);
-	x[1 + date.month] = 1;
-	x[1 + 12 + date.weekday] = 1;
-	return SL_OK;
-}
-
 enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
 				 struct sl_csv_unknown *unknown, struct sl_fail *fail)
 {
+	static const char *const forms[] = {"number", "date like 2024-12-31", "date like 31.12.2024",
+					    "date like 12/31/2024"};
 	const char *cell = sl_csv_cell(s, row, c->at);
+	struct sl_date date;
 	double value;
 	int place;
 
 	place = c->number ? -1 : sl_csv_place(&c->text, cell);
 	if (place < 0 && unknown && sl_csv_is_missing(cell))
 		return SL_OK;
-	if (c->dated)
-		return encode_date(c, s, row, x, fail);
 	if (c->number) {
-		if (!read_number(cell, c->unit, &value))
+		if (!read_value(c, cell, &value))
 			return sl_fail_set(
 				fail, SL_ERR_DATA,
-				"%s:%zu: column \"%.60s\": \"%.60s\" is no number%s%s, as all of training's are%s",
-				s->path, sl_csv_line(s, row), c->name, cell, c->unit ? " of " : "",
+				"%s:%zu: column \"%.60s\": \"%.60s\" is no %s%s%s, as all of training's are%s", s->path,
+				sl_csv_line(s, row), c->name, cell, forms[c->form], c->unit ? " of " : "",
 				c->unit ? c->unit : "",
 				sl_csv_is_missing(cell) ? "; data.missing: mean takes it for a missing cell" : "");
 		x[0] = (float)((value - c->mean) / c->deviation);
@@ -469,6 +426,8 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 				"%s:%zu: column \"%.60s\": \"%.60s\" is far from the other numbers of training: if it "
 				"marks missing data, empty the cell and set data.missing: mean, or leave the row out",
 				s->path, sl_csv_line(s, row), c->name, cell);
+		if (c->dated && sl_date_read(cell, c->form, &date))
+			x[1 + date.month] = x[1 + 12 + date.weekday] = 1;
 		return SL_OK;
 	}
 	if (place >= 0)
@@ -484,26 +443,6 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 /* ---- what the model's file says ---- */
 
 static const char *const date_words[SL_DATE_FORMS] = {"", "year_first", "day_first", "month_first"};
-
-/* Reads the form and the first date. False: the file is damaged. */
-static bool recall_dates(struct sl_csv_column *c, const json_t *from)
-{
-	const char *form = json_string_value(json_object_get(from, "dates"));
-	const char *first = json_string_value(json_object_get(from, "first_date"));
-	struct sl_date date;
-
-	c->dated = json_object_get(from, "dates") != NULL;
-	for (int i = SL_DATE_ISO; i < SL_DATE_FORMS && form; i++)
-		if (strcmp(form, date_words[i]) == 0)
-			c->form = (enum sl_date_form)i;
-	if (!c->dated)
-		return true;
-	if (!c->form || !first || !sl_date_read(first, SL_DATE_ISO, &date))
-		return false;
-	c->first_day = date.day;
-	c->n = SL_CSV_DATE_FEATURES;
-	return true;
-}
 
 json_t *sl_csv_column_describe(const struct sl_csv_column *c)
 {
@@ -531,15 +470,24 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 	const json_t *texts = json_object_get(from, "texts");
 	const char *name = json_string_value(json_object_get(from, "name"));
 	const char *unit = json_string_value(json_object_get(from, "unit"));
+	const char *dates = json_string_value(json_object_get(from, "dates"));
+	const char *first = json_string_value(json_object_get(from, "first_date"));
+	struct sl_date date;
 
 	c->name = name ? strdup(name) : NULL;
 	c->unit = unit ? strdup(unit) : NULL;
 	c->mean = json_number_value(json_object_get(from, "mean"));
 	c->deviation = json_number_value(json_object_get(from, "deviation"));
-	c->number = !texts && !json_object_get(from, "dates");
+	c->number = !texts;
 	c->n = texts ? (int)json_array_size(texts) : 1;
-	if (!recall_dates(c, from) || !c->name || !c->unit != !unit || (!texts && !(c->deviation > 0)) ||
-	    c->n > SL_CSV_MOST_TEXTS)
+	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS && dates; form++)
+		c->form = strcmp(dates, date_words[form]) == 0 ? (enum sl_date_form)form : c->form;
+	c->dated = dates != NULL;
+	c->n = dates ? SL_CSV_DATE_FEATURES : c->n;
+	if (dates && (!c->form || !first || !sl_date_read(first, SL_DATE_ISO, &date)))
+		return sl_fail_set(fail, SL_ERR_DATA, "the model's file is damaged: a column has dates of no form");
+	c->first_day = dates ? date.day : 0;
+	if (!c->name || !c->unit != !unit || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "the model's file is damaged: a column has neither mean and deviation nor texts");
 	for (size_t i = 0; i < json_array_size(texts); i++) {

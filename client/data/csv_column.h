@@ -19,7 +19,7 @@ enum {
 struct sl_csv_column {
 	char *name;
 	int at;                       /* index of its cell in a row of the file that is encoded */
-	bool left_out, number, dated; /* dated: it has dates */
+	bool left_out, number, dated; /* dated: its numbers are dates */
 	enum sl_date_form form;       /* of its dates */
 	int64_t first_day;            /* of training's dates, since 1970-01-01; mean and deviation count from it */
 	char *unit;                   /* what follows each number; NULL: nothing */

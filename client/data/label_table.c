@@ -9,6 +9,7 @@
 #include "client/data/csv_column.h"
 #include "client/data/parts.h"
 #include "client/data/picture.h"
+#include "common/base/grow.h"
 #include "common/base/log.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -151,108 +152,85 @@ void sl_label_table_close(struct sl_label_table *t)
 
 /* ---- pictures */
 
-/* How a name is that of a picture; the first that matches counts. The end of a path begins behind a slash. */
-enum how { WHOLE_PATH, WITHOUT_ENDING, END_OF_PATH, END_WITHOUT_ENDING };
-
-/* A way to name a picture. */
+/* A way to name a picture; the first one that matches counts. */
 struct spelling {
 	const char *name;
-	enum how how;
+	int how; /* 0: the path, 1: without its ending; 2: an end of the path, 3: without its ending */
 	int64_t of;
 };
+
+static int by_name_alone(const void *a, const void *b)
+{
+	return strcmp(((const struct spelling *)a)->name, ((const struct spelling *)b)->name);
+}
 
 static int by_name(const void *a, const void *b)
 {
 	const struct spelling *x = a, *y = b;
-	const int order = strcmp(x->name, y->name);
+	const int order = by_name_alone(a, b);
 
-	return order              ? order
-	       : x->how != y->how ? (x->how > y->how) - (x->how < y->how)
-				  : (x->of > y->of) - (x->of < y->of);
+	return order ? order : x->how != y->how ? x->how - y->how : (x->of > y->of) - (x->of < y->of);
 }
 
-/* Adds a name with its ending and without. */
-static bool add_both(struct spelling *all, struct sl_names *text, const char *name, enum how how, int64_t of)
+/* All names of all pictures, sorted: *all [text->n]. False: no memory. */
+static bool spell(const struct sl_names *paths, struct spelling **all, struct sl_names *text)
 {
-	char stem[PATH_MAX];
-
-	snprintf(stem, sizeof stem, "%.*s", (int)sl_picture_stem(name), name);
-	all[text->n] = (struct spelling){.how = how, .of = of};
-	all[text->n + 1] = (struct spelling){.how = how + 1, .of = of};
-	return sl_names_add(text, name) && sl_names_add(text, stem);
-}
-
-/* All names of all pictures, sorted. NULL: no memory. */
-static struct spelling *spell(const struct sl_names *paths, struct sl_names *text)
-{
-	struct spelling *all;
-	size_t n = 0;
-	bool fits;
+	size_t cap = 0;
+	bool fits = true;
 
 	for (int64_t i = 0; i < paths->n; i++)
-		for (const char *at = sl_name(paths, i); at; at = strchr(at + 1, '/'))
-			n += 2;
-	all = malloc(n * sizeof *all + 1);
-	fits = all != NULL;
-	for (int64_t i = 0; i < paths->n && fits; i++) {
-		const char *at = sl_name(paths, i);
+		for (const char *path = sl_name(paths, i), *at = path; at && fits;
+		     at = strchr(at, '/'), at += at != NULL)
+			for (int bare = 0; bare < 2 && fits; bare++) {
+				char name[PATH_MAX];
 
-		fits = add_both(all, text, at, WHOLE_PATH, i);
-		while (fits && (at = strchr(at, '/')) != NULL)
-			fits = add_both(all, text, ++at, END_OF_PATH, i);
-	}
+				snprintf(name, sizeof name, "%.*s", (int)(bare ? sl_picture_stem(at) : strlen(at)), at);
+				fits = sl_grow(all, &cap, (size_t)text->n + 1, sizeof **all);
+				if (fits)
+					(*all)[text->n] = (struct spelling){NULL, 2 * (at > path) + bare, i};
+				fits = fits && sl_names_add(text, name);
+			}
 	for (int64_t i = 0; i < text->n && fits; i++) /* once the texts no longer move */
-		all[i].name = sl_name(text, i);
+		(*all)[i].name = sl_name(text, i);
 	if (fits && text->n)
-		qsort(all, (size_t)text->n, sizeof *all, by_name);
-	if (fits)
-		return all;
-	free(all);
-	return NULL;
+		qsort(*all, (size_t)text->n, sizeof **all, by_name);
+	return fits;
 }
 
-/* The first spelling of `n` that is `name`, or its end. */
-static int64_t find(const struct spelling *all, int64_t n, const char *name)
+/* The first spelling of `n` that is `name`; NULL: none is. */
+static const struct spelling *find(const struct spelling *all, int64_t n, const char *name)
 {
-	int64_t low = 0;
+	const struct spelling want = {.name = name};
+	const struct spelling *at = n ? bsearch(&want, all, (size_t)n, sizeof *all, by_name_alone) : NULL;
 
-	for (int64_t high = n; low < high;) {
-		const int64_t middle = low + (high - low) / 2;
-
-		if (strcmp(all[middle].name, name) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < n && strcmp(all[low].name, name) == 0 ? low : n;
+	while (at > all && strcmp(at[-1].name, name) == 0)
+		at--;
+	return at;
 }
 
-enum { TWICE, SEVERAL, NO_PICTURE, NO_ROW, FAULTS };
+enum { SEVERAL, TWICE, NO_PICTURE, NO_ROW, FAULTS };
 
-static enum sl_err say(const struct sl_label_table *t, const struct sl_names *paths, const struct fault f[FAULTS],
-		       bool warns, struct sl_fail *fail)
+static enum sl_err say(const struct sl_label_table *t, const struct fault f[FAULTS], bool warns, struct sl_fail *fail)
 {
-	if (f[SEVERAL].n)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: names that several pictures have: %" PRId64
-				   ", such as %s: write their paths below data.dir",
-				   t->path, f[SEVERAL].n, f[SEVERAL].names);
-	if (f[TWICE].n)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: pictures in more than one row: %" PRId64 ", such as %s: a picture has one row",
-				   t->path, f[TWICE].n, f[TWICE].names);
+	static const struct {
+		const char *id, *what, *advice;
+	} words[FAULTS] = {{NULL, "names that several pictures have", "write their paths below data.dir"},
+			   {NULL, "pictures in more than one row", "a picture has one row"},
+			   {"rows-without-picture", "rows without a picture", "they are left out"},
+			   {"pictures-without-row", "pictures without a row", "they are left out"}};
+
+	for (int i = 0; i < FAULTS; i++)
+		if (f[i].n && !words[i].id)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: %s: %" PRId64 ", such as %s: %s", t->path,
+					   words[i].what, f[i].n, f[i].names, words[i].advice);
 	if (f[NO_PICTURE].n == t->picture.n)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: no row names a picture below data.dir: rows have %s, and pictures %s", t->path,
-				   f[NO_PICTURE].names, paths->n ? f[NO_ROW].names : "there are none");
-	if (f[NO_PICTURE].n && warns)
-		sl_log(SL_LOG_WARN, "rows-without-picture",
-		       "%s: rows without a picture: %" PRId64 " of %" PRId64 ", such as %s: they are left out", t->path,
-		       f[NO_PICTURE].n, t->picture.n, f[NO_PICTURE].names);
-	if (f[NO_ROW].n && warns)
-		sl_log(SL_LOG_WARN, "pictures-without-row",
-		       "%s: pictures without a row: %" PRId64 " of %" PRId64 ", such as %s: they are left out", t->path,
-		       f[NO_ROW].n, paths->n, f[NO_ROW].names);
+				   f[NO_PICTURE].names, f[NO_ROW].n ? f[NO_ROW].names : "there are none");
+	for (int i = NO_PICTURE; i < FAULTS && warns; i++)
+		if (f[i].n)
+			sl_log(SL_LOG_WARN, words[i].id, "%s: %s: %" PRId64 ", such as %s: %s", t->path, words[i].what,
+			       f[i].n, f[i].names, words[i].advice);
 	return SL_OK;
 }
 
@@ -260,29 +238,28 @@ enum sl_err sl_label_table_match(const struct sl_label_table *t, const struct sl
 				 struct sl_fail *fail)
 {
 	struct sl_names text = {0};
-	struct spelling *all = spell(paths, &text);
+	struct spelling *all = NULL;
 	int *rows = calloc((size_t)paths->n + 1, sizeof *rows); /* of each picture */
 	struct fault fault[FAULTS] = {{.n = 0}};
+	bool fits = spell(paths, &all, &text) && rows && (*at = malloc((size_t)t->picture.n * sizeof **at + 1)) != NULL;
 	enum sl_err err;
 
-	*at = malloc((size_t)t->picture.n * sizeof **at + 1);
-	for (int64_t r = 0; r < t->picture.n && *at && all && rows; r++) {
+	for (int64_t r = 0; r < t->picture.n && fits; r++) {
 		const char *name = sl_name(&t->picture, r);
-		const int64_t i = find(all, text.n, name);
-		const struct spelling *one = &all[i];
+		const struct spelling *one = find(all, text.n, name);
 
-		(*at)[r] = i < text.n ? one->of : -1;
-		if (i == text.n)
+		(*at)[r] = one ? one->of : -1;
+		if (!one)
 			note(&fault[NO_PICTURE], name);
-		else if (i + 1 < text.n && strcmp(one[1].name, name) == 0 && one[1].how == one->how)
+		else if (one + 1 < all + text.n && strcmp(one[1].name, name) == 0 && one[1].how == one->how)
 			note(&fault[SEVERAL], name);
 		else if (rows[one->of]++ == 1)
 			note(&fault[TWICE], name);
 	}
-	for (int64_t k = 0; k < paths->n && rows; k++)
+	for (int64_t k = 0; k < paths->n && fits; k++)
 		if (!rows[k])
 			note(&fault[NO_ROW], sl_name(paths, k));
-	err = *at && all && rows ? say(t, paths, fault, warns, fail) : no_memory(fail);
+	err = fits ? say(t, fault, warns, fail) : no_memory(fail);
 	sl_names_close(&text);
 	free(all);
 	free(rows);

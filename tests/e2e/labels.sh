@@ -79,7 +79,7 @@ status=0
 mv "$tmp/scans/begun" "$tmp/scans/train"
 mv "$tmp/scans/more" "$tmp/scans/val"
 
-# ---- splitc init: a table in the folder of pictures, or beside it
+# ---- splitc init
 mv "$tmp/scans/train" "$tmp/scans/begun"
 mv "$tmp/scans/val" "$tmp/scans/more"
 # begun DATA: what init finds there trains as it is
@@ -94,12 +94,7 @@ mv "$tmp/one.csv" "$tmp/scans"
 begun "$tmp/scans" "$tmp/scans/one.csv"
 client begun "$tmp/init.yaml" --local --set train.max_steps=3 || fail "init: exit status $?"
 "$SPLITC" init "$tmp/init.yaml" --force --model resnet18 >"$tmp/out" 2>&1 </dev/null && grep -q 'label_id: "picture"' "$tmp/init.yaml" || fail "init --force: $(cat "$tmp/out")"
-mkdir "$tmp/beside"
-mv "$tmp/scans/one.csv" "$tmp/beside"
-cp -r "$tmp/scans/begun" "$tmp/scans/more" "$tmp/beside"
-mkdir "$tmp/beside/all"
-mv "$tmp/beside/begun" "$tmp/beside/more" "$tmp/beside/all" # paths in the table begin below it
-begun "$tmp/beside/one.csv" "$tmp/beside/one.csv"
+rm "$tmp/scans/one.csv"
 mv "$tmp/scans/begun" "$tmp/scans/train"
 mv "$tmp/scans/more" "$tmp/scans/val"
 
@@ -111,9 +106,9 @@ faulty() {
 	"$SPLITC" train "$tmp/client.yaml" --check-config --set data.labels="$tmp/faulty.csv" >"$tmp/out" 2>&1 || status=$?
 	[ $status = "$1" ] && grep -qE -- "$2" "$tmp/out" || fail "$3: status $status, $(cat "$tmp/out")"
 }
-faulty 0 '^WARN rows-without-picture: .*faulty.csv: rows without a picture: 4 of 94, such as "gone-1", "gone-2", "gone-3": they are left out$' \
+faulty 0 '^WARN rows-without-picture: .*faulty.csv: rows without a picture: 4, such as "gone-1", "gone-2", "gone-3": they are left out$' \
 	'$a gone-1;p;class-1;0;0\ngone-2;p;class-1;0;0\ngone-3;p;class-1;0;0\ngone-4;p;class-1;0;0'
-faulty 0 '^WARN pictures-without-row: .*: pictures without a row: 2 of 90, such as "train/site 1/train[^"]*", "train/site 1/train[^"]*": they are left out$' '7d;9d'
+faulty 0 '^WARN pictures-without-row: .*: pictures without a row: 2, such as "train/site 1/train[^"]*", "train/site 1/train[^"]*": they are left out$' '7d;9d'
 [ "$(grep -c 'pictures-without-row' "$tmp/out")" = 1 ] || fail "said more than once: $(cat "$tmp/out")"
 first=$(sed -n 2p "$tmp/labels.csv" | cut -d';' -f1) file=${first##*/}
 faulty 65 "pictures in more than one row: 1, such as \"$file\": a picture has one row" "\$a $file;p;class-1;0;0"
@@ -123,7 +118,7 @@ faulty 65 'no row names a picture below data.dir: rows have "x[^"]*", "x[^"]*", 
 mkdir "$tmp/scans/train/site 2"
 cp "$tmp/scans/$first" "$tmp/scans/train/site 2"
 faulty 65 "names that several pictures have: 1, such as \"$file\": write their paths below data.dir" "s|^$first;|$file;|"
-faulty 0 'pictures-without-row: .*: 1 of 91, such as "train/site 2/' ''
+faulty 0 'pictures-without-row: .*: 1, such as "train/site 2/' ''
 rm -r "$tmp/scans/train/site 2"
 # keys
 for change in 's/kind: images/kind: csv/;s/mobilenet_v2.*/mlp}/' 's/labels: [^ ]*, //; s/label: kind, //'; do
