@@ -490,6 +490,8 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (err)
 		return err;
 	m->fail->code = SL_OK;
+	if (folder && !sl_st_in_folder(folder)) /* the usual rate is for weights that have learned */
+		set(m, "train.optimizer.lr", "1e-3");
 	if (m->takes.decoder && sl_st_in_folder(folder)) { /* adapters need the weights that they train beside */
 		set(m, "lora.rank", "16");
 		set(m, "lora.alpha", "32");
