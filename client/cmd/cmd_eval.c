@@ -12,7 +12,7 @@ static const char *const usage[] = {
 	"Computes loss and accuracy on the test part of the data, or else on the validation part. The server computes "
 	"the middle, unless --local is given. The "
 	"weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
-	"--party, once for each other site of a vertical group, reads the data of all sites: the model of all, which "
+	"--party, once for each other member of a vertical group, reads the data of all: the model of all, which "
 	"`export --join` writes, is FILE.",
 	"A decaying insert has the width that it had after the last step of these weights. FILE records that step. A "
 	"FILE that does not record it is evaluated at the final width.",

@@ -393,12 +393,12 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 
 	note_values(l);
 	if (setup->features && !v->act[SL_DIR_HEAD_GRAD])
-		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
+		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so member A gets none.";
 	if (l->classes)
 		sl_leak_find_labels(l);
 	else if (l->attack[SL_ATTACKER_SITE_A].made)
 		l->omitted[SL_LEAK_LABELS] =
-			"Labels at the server: here they are pixels. Only what site A finds was measured.";
+			"Labels at the server: here they are pixels. Only what member A finds was measured.";
 	else if (sl_setup_task(setup->conf)->labelled)
 		l->omitted[SL_LEAK_LABELS] =
 			"Labels: here they are numbers, several labels or pixels. Only classes, and a "
