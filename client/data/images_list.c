@@ -394,6 +394,7 @@ static enum sl_err list_labelled(struct sl_images *set, const struct sl_set_spec
 	const bool first = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
 	struct sl_label_table table = {.path = ""};
 	struct sl_names paths = {0};
+	struct sl_fail why;
 	char root[PATH_MAX], classes[PATH_MAX];
 	int64_t *at = NULL;
 	enum sl_err err = find_root(root, classes, spec, fail);
@@ -401,10 +402,14 @@ static enum sl_err list_labelled(struct sl_images *set, const struct sl_set_spec
 	set->root = strdup(dir);
 	if (!err)
 		err = set->root ? sl_images_paths(dir, &paths, fail) : no_memory(fail);
-	if (!err)
+	if (!err) {
 		err = sl_label_table_read(&table, dir, spec, fail);
-	if (!err)
-		err = sl_label_table_match(&table, &paths, first, &at, fail);
+		if (!err)
+			err = sl_label_table_match(&table, &paths, first, &at, fail);
+		why = *fail;
+		if (err && !why.key[0])
+			(void)sl_fail_at(fail, "data.labels", err, "%.500s", why.text);
+	}
 	if (!err)
 		err = take_rows(set, &table, &paths, at, root[strlen(dir)] ? root + strlen(dir) + 1 : "", fail);
 	if (!err && !set->files.n)

@@ -114,7 +114,7 @@ first=$(sed -n 2p "$tmp/labels.csv" | cut -d';' -f1) file=${first##*/}
 faulty 65 "pictures in more than one row: 1, such as \"$file\": a picture has one row" "\$a $file;p;class-1;0;0"
 faulty 65 'rows without a label in "kind": 1, such as ' '5s/class-[0-9]*//'
 faulty 65 'no column "picture" \(data.label_id: it names the pictures\)' '1s/picture/name/'
-faulty 65 'no row names a picture below data.dir: rows have "x[^"]*", "x[^"]*", "x[^"]*", and pictures "train/site 1/' '2,$s/^/x/'
+faulty 65 'data.labels: .*no row names a picture below data.dir: rows have "x[^"]*", "x[^"]*", "x[^"]*", and pictures "train/site 1/' '2,$s/^/x/'
 mkdir "$tmp/scans/train/site 2"
 cp "$tmp/scans/$first" "$tmp/scans/train/site 2"
 faulty 65 "names that several pictures have: 1, such as \"$file\": write their paths below data.dir" "s|^$first;|$file;|"
