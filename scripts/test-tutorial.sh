@@ -7,6 +7,7 @@
 #   repository  runs in this tree; TUTORIAL_DATA may name a folder that has CIFAR-10's files already
 #   serve       is left running
 #   train       runs beside the block marked `watch`
+#   own         finds pictures of two kinds in photos/
 # `scp` is a shell function here that copies between the two home folders. The transcript goes to stdout.
 set -eu
 cd "$(dirname "$0")/.."
@@ -93,6 +94,18 @@ for block in "${blocks[@]}"; do
 		wait $training
 		;;
 	watch) ;;
+	own)
+		for kind in cat dog; do
+			mkdir -p "$folder/photos/$kind"
+			for i in $(seq 30); do
+				awk -v i="$i" -v dark="$([ $kind = cat ] && echo 60 || echo 180)" 'BEGIN {
+					print "P2 32 32 255"
+					for (k = 0; k < 1024; k++) print dark + (k * i + i * 37) % 41
+				}' >"$folder/photos/$kind/$i.pgm"
+			done
+		done
+		on "$host" "$folder" "$block"
+		;;
 	*)
 		if [ "$host" = both ]; then for h in edge gpu-host; do on "$h" "$tmp/$h" "$block"; done; continue; fi
 		on "$host" "$folder" "$block"
@@ -103,4 +116,5 @@ for block in "${blocks[@]}"; do
 	fi
 done
 [ -s "$tmp/edge/split/model.safetensors" ] || { echo 'test-tutorial: no model'; exit 1; }
+[ -s "$tmp/edge/split/runs/photos/model.safetensors" ] || { echo 'test-tutorial: no model of own pictures'; exit 1; }
 echo 'test-tutorial: every command of docs/tutorial.md passed'

@@ -16,7 +16,7 @@ static const char *const usage[] = {
 	"this config: a row for each member, and one for all. There loss and accuracy are weighted by samples, which "
 	"is "
 	"what one evaluation of all samples would give. Other metrics are printed by member alone, since those of "
-	"several sites have no common mean.",
+	"several members have no common mean.",
 	NULL,
 };
 

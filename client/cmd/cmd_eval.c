@@ -8,10 +8,12 @@
 #include "common/telemetry/json.h"
 
 static const char *const usage[] = {
-	"splitc eval [CONFIG] [--weights FILE] [--local] [--parity] [--set KEY=VALUE]… [--json]",
+	"splitc eval [CONFIG] [--weights FILE] [--local [--party CONFIG]] [--parity] [--set KEY=VALUE]… [--json]",
 	"Computes loss and accuracy on the test part of the data, or else on the validation part. The server computes "
 	"the middle, unless --local is given. The "
 	"weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
+	"--party, once for each other member of a vertical group, reads the data of all: the model of all, which "
+	"`export --join` writes, is FILE.",
 	"A decaying insert has the width that it had after the last step of these weights. FILE records that step. A "
 	"FILE that does not record it is evaluated at the final width.",
 	NULL,
@@ -120,12 +122,15 @@ int splitc_eval(int argc, char **argv)
 	struct sl_options o = {.command = "eval", .usage = usage, .keys = &sl_conf_client_schema};
 	struct sl_drive_options drive = {.eval_only = true};
 	static struct sl_conf_client conf;
+	static struct sl_parties parties;
+	const struct sl_conf_client *use = &conf;
 	static struct sl_setup setup; /* static, since a task that hangs works on it until the process ends */
 	unsigned uses = SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK;
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv,
-				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY, 1);
+	int status = sl_options_parse(
+		&o, argc, argv,
+		SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PARITY | SL_OPT_PARTY, 1);
 
 	if (!o.parity) /* whose child processes need a config file */
 		uses |= SL_USES_DEMO;
@@ -133,12 +138,17 @@ int splitc_eval(int argc, char **argv)
 		status = sl_options_load(&o, uses, &conf);
 	if (status >= 0)
 		return status;
+	if (o.party[0] && (!o.local || o.parity))
+		return sl_command_refuse("eval: --party needs --local, and does not go with --parity");
 	if (o.parity)
 		return parity(&o, &conf);
 	drive.json = o.json;
-	err = sl_options_evaluation(&o, &conf, &setup, &fail);
+	err = o.party[0] ? sl_options_party(&o, &conf, &parties, &setup, SL_READS_TEST, &use, &fail) : SL_OK;
+	if (!err)
+		err = sl_options_evaluation(&o, use, &setup, &fail);
 	if (!err)
 		err = sl_drive(&setup, &drive, o.local, &fail);
+	sl_parties_close(&parties);
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

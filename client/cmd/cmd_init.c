@@ -309,6 +309,8 @@ static void say_columns(const struct sl_conf_client *c)
 	else
 		printf("The label is the column \"%s\", of %d classes", c->data.label.item[0], c->model.classes);
 	printf("; the other columns make %d feature%s", c->model.features, sl_plural(c->model.features));
+	for (int i = 0; i < c->data.dates.n; i++)
+		printf("%s%s", i ? ", " : ". Dates: ", c->data.dates.item[i]);
 	for (int i = 0; i < c->data.ignore.n; i++)
 		printf("%s%s", i ? ", " : ". Left out, because they tell nothing: ", c->data.ignore.item[i]);
 	printf(".%s\n",

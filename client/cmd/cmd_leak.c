@@ -24,8 +24,9 @@ static const char *const usage[] = {
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
 	"with. The attacker `informed` knows the head as it is. The attacker `start` knows only the weights that the "
 	"run began with.",
-	"With --party the two configs are those of a vertical pair: site A has the data, site B the labels. This also "
-	"measures what each site learns of the other: A labels or masks from head_grad, B data from mid_act.",
+	"With --party the two configs are those of a vertical pair: member A has the data, member B the labels. This "
+	"also "
+	"measures what each member learns of the other: A labels or masks from head_grad, B data from mid_act.",
 	"DIR gets leak.html, a report to hand on, and leak.json, leak.csv and sheet.png for programs. With --minutes a "
 	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",

@@ -206,7 +206,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 			  : o->json || streams(o) ? SL_PREDICT_JSON
 						  : SL_PREDICT_TEXT,
 		.logits = o->logits,
-		.unlabelled = setup->given != NULL,
+		.unlabelled = setup->given || sl_conf_lacks_labels(setup->conf),
 		.top = o->top ? atoi(o->top) : 0,
 		.out = out,
 		.h = sl_setup_mask(setup->conf).h,

@@ -55,11 +55,11 @@ struct making {
 	struct sl_conf_client *user; /* the preset's, without keys of other data */
 	const struct sl_preset_kind *kind;
 	struct sl_preset_data at;
-	const char *tokenizer;
+	const char *tokenizer, *by; /* by: data.split.by */
 	struct sl_model_takes takes;
 	struct sl_set_spec spec; /* of the data */
-	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX],
-		*file[SL_CONF_LIST_MAX];
+	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX],
+		*column[SL_CONF_LIST_MAX], *file[SL_CONF_LIST_MAX];
 	struct sl_preset_table table;
 	struct sl_preset_columns columns;
 	struct sl_fail *fail; /* the first error, if its code is set */
@@ -223,27 +223,43 @@ static void take_label(struct making *m, const char *found, const char *last)
 	snprintf(out->label, sizeof out->label, "%s", m->label[0]);
 }
 
-/* Chooses the label and the columns of a table. */
+/* Chooses the keys of a table of labels, beside the label. */
+static void take_labels(struct making *m)
+{
+	const char *patient = sl_preset_table_patient(&m->table, m->at.label_id);
+
+	set(m, "data.labels", m->at.labels);
+	set(m, "data.label_id", m->at.label_id);
+	m->spec.labels = m->at.labels;
+	m->spec.label_id = m->at.label_id;
+	if (patient && !m->by[0])
+		m->by = patient;
+}
+
+/* Chooses the label and the columns of a table, or of one of pictures' labels. */
 static void choose_table(struct making *m)
 {
 	struct sl_preset_table *t = &m->table;
+	const bool labels = m->at.labels[0];
 	const char *label = m->preset->label                       ? m->preset->label
 			    : sl_preset_has(m->user, "data.label") ? m->user->data.label.item[0]
 								   : NULL;
 
-	sl_preset_table_read(t, m->at.dir, label);
+	sl_preset_table_read(t, labels ? m->at.labels : m->at.dir, label);
 	for (int i = 0; i < t->table.columns && i < SL_CONF_LIST_MAX; i++)
 		snprintf(m->columns.name[m->columns.n++], SL_CONF_TEXT, "%s", sl_name(&t->table.header, i));
 	take_label(m, t->unclear ? NULL : t->label, t->label);
 	if (label && t->table.columns && sl_csv_find(&t->table, label) < 0 && !m->fail->code)
 		(void)!sl_csv_lacks(&t->table, "data.label", label, m->fail);
-	if (sl_preset_table_hides(m->at.dir, t->label)) /* its rows are to be predicted */
+	if (!labels && sl_preset_table_hides(m->at.dir, t->label)) /* its rows are to be predicted */
 		snprintf(m->at.dir, sizeof m->at.dir, "%s", t->table.path);
 	if (!m->spec.task && t->numbers)
 		m->spec.task = &sl_learn_tasks[SL_LEARN_NUMBER];
-	if (t->nignored)
+	if (t->nignored && !labels)
 		set_list(m, "data.ignore", t->ignored, t->nignored);
-	if (t->missing)
+	if (t->ndates && !labels)
+		set_list(m, "data.dates", t->dates, t->ndates);
+	if (t->missing && !labels)
 		set(m, "data.missing", "mean");
 	if (t->table.form.separator && t->table.form.separator != ',')
 		set(m, "data.separator", sl_records_separator(t->table.form.separator));
@@ -254,8 +270,14 @@ static void choose_table(struct making *m)
 		m->spec.form.separator = ",;\t"[m->user->data.separator];
 	if (sl_preset_has(m->user, "data.decimal"))
 		m->spec.form.comma = m->user->data.decimal == SL_DECIMAL_COMMA;
+	if (labels) {
+		take_labels(m);
+		return;
+	}
 	m->spec.ignore = sl_preset_has(m->user, "data.ignore") ? m->ignore : t->ignored;
 	m->spec.nignore = m->spec.ignore == t->ignored ? t->nignored : point_to(m->ignore, &m->user->data.ignore);
+	m->spec.date = sl_preset_has(m->user, "data.dates") ? m->date : t->dates;
+	m->spec.ndates = m->spec.date == t->dates ? t->ndates : point_to(m->date, &m->user->data.dates);
 	m->spec.fill = sl_preset_has(m->user, "data.missing") ? m->user->data.missing == SL_MISSING_MEAN : t->missing;
 }
 
@@ -288,9 +310,9 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 {
 	const struct sl_preset_kind *k = m->kind;
 	const bool decoder = m->takes.decoder, pixels = m->at.masks;
-	const struct sl_parts parts = {.share = {0.8, 0.2},
-				       .by = sl_preset_has(m->user, "data.split.by") ? m->user->data.split.by : ""};
+	struct sl_parts parts = {.share = {0.8, 0.2}};
 
+	m->by = sl_preset_has(m->user, "data.split.by") ? m->user->data.split.by : "";
 	m->label[0] = "label";
 	m->spec = (struct sl_set_spec){.source = k->kind,
 				       .split = SL_SPLIT_TRAIN,
@@ -310,7 +332,7 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 	set(m, "data.kind", k->kind);
 	if (k->classes && !decoder)
 		set(m, "model.classes", k->classes);
-	if (!k->classes && k->input == SL_NETWORK_ROWS)
+	if (!k->classes && (k->input == SL_NETWORK_ROWS || m->at.labels[0]))
 		choose_table(m);
 	else if (!k->classes && k->input == SL_NETWORK_TOKENS)
 		choose_texts(m);
@@ -326,6 +348,8 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 			    .choices[m->spec.task->kind]);
 	if (m->spec.task && m->spec.task->kind == SL_LEARN_NUMBER)
 		set(m, "data.scale_label", "true");
+	if (m->spec.task && m->spec.task->kind == SL_LEARN_NUMBER && k->input == SL_NETWORK_IMAGES)
+		set(m, "train.optimizer.lr", "0.01"); /* a squared error's gradients are larger */
 	if (m->spec.nlabels > 1)
 		set_number(m, "model.classes", m->spec.nlabels);
 	if (m->at.files.n) {
@@ -333,10 +357,13 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 		m->spec.files = m->spec.train_files = m->file;
 		set_list(m, "data.train_files", m->file, m->spec.nfiles);
 	}
+	parts.by = m->by;
 	if (sl_preset_has(m->user, "data.split.train") || sl_preset_has(m->user, "data.split.folds"))
 		m->spec.parts = &parts;
 	else
 		set_split(m, &parts);
+	if (m->spec.parts && m->by[0])
+		set(m, "data.split.by", m->by);
 	if (!decoder)
 		set_counted(m, counted);
 	return m->fail->code;
@@ -463,6 +490,8 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	if (err)
 		return err;
 	m->fail->code = SL_OK;
+	if (folder && !sl_st_in_folder(folder)) /* the usual rate is for weights that have learned */
+		set(m, "train.optimizer.lr", "1e-3");
 	if (m->takes.decoder && sl_st_in_folder(folder)) { /* adapters need the weights that they train beside */
 		set(m, "lora.rank", "16");
 		set(m, "lora.alpha", "32");

@@ -3,11 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
 #include "client/cmd/preset_columns.h"
+#include "client/data/csv_number.h"
+#include "client/data/label_table.h"
 #include "client/data/name_list.h"
 #include "client/data/parts.h"
 #include "client/data/picture.h"
@@ -102,10 +105,11 @@ static enum sl_err find_file(struct sl_preset_data *out, const char *path, bool 
 	if (format == SL_RECORDS_CSV)
 		texts |= holds_texts(path, &lists);
 	if (lists)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: it lists pictures. Name the folder and what is to be predicted: --data "
-				   "images:FOLDER --set model.task=numbers --set data.label=COLUMN",
-				   path);
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s: it lists pictures. Name the folder of both, and what is to be predicted: --data "
+			"FOLDER --set data.label=COLUMN",
+			path);
 	if (format < SL_RECORDS_FORMAT_COUNT)
 		return found(out, format == SL_RECORDS_CSV && !texts ? "csv" : "text",
 			     format == SL_RECORDS_CSV && !texts ? "a table" : "texts", path)
@@ -127,7 +131,7 @@ static enum sl_err find_file(struct sl_preset_data *out, const char *path, bool 
 						   ".csv, .txt) or tar files of pictures");
 }
 
-static int list_of(const char *name)
+static int list_of(const char *folder, const char *name)
 {
 	const enum sl_records_format format = sl_records_format_of(name);
 
@@ -135,7 +139,7 @@ static int list_of(const char *name)
 	       : format == SL_RECORDS_CSV         ? TABLES
 	       : format == SL_RECORDS_LINES       ? PLAIN
 	       : format < SL_RECORDS_FORMAT_COUNT ? TEXTS
-	       : sl_picture_name(name)            ? PICTURES
+	       : sl_picture_is(folder, name)      ? PICTURES
 						  : REST;
 }
 
@@ -152,7 +156,7 @@ static void list(struct entries *e, const char *path)
 
 		if (name[0] != '.' && strcmp(name, "__MACOSX") != 0 && !sl_records_ends(name, ".tokens") &&
 		    snprintf(inside, sizeof inside, "%s/%s", path, name) < PATH_MAX)
-			(void)sl_names_add(&e->of[sl_folder_is(inside) ? FOLDERS : list_of(name)], name);
+			(void)sl_names_add(&e->of[sl_folder_is(inside) ? FOLDERS : list_of(path, name)], name);
 	}
 	if (dir)
 		closedir(dir);
@@ -205,8 +209,54 @@ static bool holds_masks(const char *path)
 	return holds;
 }
 
+/* How many cells of a column name a picture, each another one. */
+static int64_t count_named(const struct sl_csv *s, int column, const struct sl_names *paths)
+{
+	struct sl_label_table table = {.path = ""};
+	struct sl_fail why;
+	int64_t *at = NULL, n = 0;
+	bool fits = true;
+
+	for (int64_t r = 0; r < s->rows && fits; r++)
+		fits = sl_names_add(&table.picture, sl_csv_cell(s, r, column));
+	if (fits && sl_label_table_match(&table, paths, false, &at, &why) == SL_OK)
+		for (int64_t r = 0; r < s->rows; r++)
+			n += at[r] >= 0;
+	free(at);
+	sl_label_table_close(&table);
+	return n;
+}
+
+/* Finds a table beside pictures: of its columns, the one that names most of them. */
+static bool find_labels(struct sl_preset_data *out, const char *path, const struct entries *e)
+{
+	struct sl_csv s = {.rows = 0};
+	struct sl_names paths = {0};
+	struct sl_fail why;
+	int64_t most = 0;
+
+	if (e->of[TABLES].n != 1 ||
+	    snprintf(s.path, sizeof s.path, "%s/%s", path, sl_name(&e->of[TABLES], 0)) >= PATH_MAX)
+		return false;
+	sl_csv_notice(&s);
+	if (sl_csv_read(&s, &why) == SL_OK && sl_images_paths(path, &paths, &why) == SL_OK)
+		for (int i = 0; i < s.columns && paths.n; i++) {
+			const int64_t n = count_named(&s, i, &paths);
+
+			if (n > most && 2 * n >= s.rows && strlen(sl_name(&s.header, i)) < SL_CONF_TEXT) {
+				most = n;
+				strcpy(out->label_id, sl_name(&s.header, i));
+			}
+		}
+	if (most)
+		strcpy(out->labels, s.path);
+	sl_csv_close(&s);
+	sl_names_close(&paths);
+	return most > 0 && found(out, "images", "pictures, with a table of their labels", path);
+}
+
 /* Finds CIFAR's files, pictures with masks, and pictures of classes. *why says what else is there. */
-static bool find_pictures(struct sl_preset_data *out, const char *path, struct sl_fail *why)
+static bool find_pictures(struct sl_preset_data *out, const char *path, const struct entries *e, struct sl_fail *why)
 {
 	static const char *const kind[] = {"cifar10", "cifar100", "images"};
 	static const char *const what[] = {"CIFAR-10", "CIFAR-100", "pictures in class folders"};
@@ -229,6 +279,8 @@ static bool find_pictures(struct sl_preset_data *out, const char *path, struct s
 		const int k = i < 2 ? i : 2;
 		const struct sl_set_spec spec = {.source = kind[k], .dir = path, .parts = i == 3 ? &parts : NULL};
 
+		if (i == 3 && find_labels(out, path, e)) /* its folders may be patients */
+			return true;
 		if (sl_set_check(&there, &spec, why) == SL_OK)
 			return found(out, kind[k], what[k], path);
 	}
@@ -268,7 +320,7 @@ static enum sl_err find_folder(struct sl_preset_data *out, const char *path, boo
 	enum sl_err err = SL_OK;
 
 	list(&e, path);
-	if (find_pictures(out, path, &why) || find_files(out, path, &e, texts, &why)) {
+	if (find_pictures(out, path, &e, &why) || find_files(out, path, &e, texts, &why)) {
 		drop(&e);
 		return SL_OK;
 	}

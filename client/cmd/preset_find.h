@@ -5,11 +5,12 @@
 #include "common/conf/conf.h"
 
 struct sl_preset_data {
-	const char *kind;          /* a word of data.kind */
-	const char *what;          /* for the user: "pictures in class folders"; NULL: not known */
-	char dir[PATH_MAX];        /* data.dir */
-	struct sl_conf_list files; /* data.train_files; none: the usual ones */
-	bool masks;                /* pictures have masks */
+	const char *kind;                              /* a word of data.kind */
+	const char *what;                              /* for the user: "pictures in class folders"; NULL: not known */
+	char dir[PATH_MAX];                            /* data.dir */
+	struct sl_conf_list files;                     /* data.train_files; none: the usual ones */
+	bool masks;                                    /* pictures have masks */
+	char labels[PATH_MAX], label_id[SL_CONF_TEXT]; /* of pictures: data.labels, "": none; its column of names */
 };
 
 /* A kind of data. */

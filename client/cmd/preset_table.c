@@ -82,18 +82,31 @@ static struct sl_csv_tally count(const struct sl_csv *table, int column)
 static int find_label(const struct sl_csv *table)
 {
 	int usual = 0, words = 0, label = -1, word = -1;
+	struct sl_fail why;
 
 	for (int i = 0; i < table->columns; i++) {
 		const struct sl_csv_tally n = count(table, i);
 
 		if (sl_preset_is_label(sl_name(&table->header, i)) && usual++ == 0)
 			label = i;
-		if (n.words && !names_rows(table, i)) {
+		if (n.words && !names_rows(table, i) && !sl_csv_date_form(table, i, &why)) {
 			words++;
 			word = i;
 		}
 	}
 	return usual == 1 ? label : !usual && words == 1 && word == table->columns - 1 ? word : -1;
+}
+
+const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id)
+{
+	for (int i = 0; i < c->table.columns; i++) {
+		const char *name = sl_name(&c->table.header, i);
+
+		if ((strcasestr(name, "patient") || strcasestr(name, "subject")) && strcmp(name, id) != 0 &&
+		    strcmp(name, c->label) != 0)
+			return name;
+	}
+	return NULL;
 }
 
 bool sl_preset_table_hides(const char *folder, const char *label)
@@ -129,13 +142,19 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const c
 	for (int i = 0; i < c->table.columns; i++) {
 		const struct sl_csv_tally n = count(&c->table, i);
 		const char *name = sl_name(&c->table.header, i);
+		bool named;
 
 		if (strcmp(name, c->label) == 0)
 			continue;
-		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") && !sl_conf_open_brackets(name) &&
-		    strlen(name) < SL_CONF_TEXT && (n.missing == n.rows || names_rows(&c->table, i)))
+		named = !strpbrk(name, "\"\\") && !sl_conf_open_brackets(name) && strlen(name) < SL_CONF_TEXT;
+		if (named && c->ndates < SL_CONF_LIST_MAX && sl_csv_date_form(&c->table, i, &why)) {
+			c->dates[c->ndates++] = name;
+			c->missing |= n.missing > 0;
+		} else if (named && c->nignored < SL_CONF_LIST_MAX &&
+			   (n.missing == n.rows || names_rows(&c->table, i))) {
 			c->ignored[c->nignored++] = name;
-		else
+		} else {
 			c->missing |= n.empty || (n.missing && !n.words);
+		}
 	}
 }

@@ -12,12 +12,16 @@ struct sl_preset_table {
 	bool numbers;        /* the label is a quantity: fractions, large numbers, or too many different ones */
 	const char *ignored[SL_CONF_LIST_MAX];
 	int nignored; /* columns that only identify rows, or are empty */
+	const char *dates[SL_CONF_LIST_MAX];
+	int ndates;   /* columns of dates */
 	bool missing; /* other columns have missing cells */
 };
 
 /* Reads the training file in `folder`, or `folder` itself if it is a file. Names lie in c->table, which the caller
  * closes. `label`: the column that the user has named; NULL: none. */
 void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const char *label);
+/* The column of those who have several rows, such as patient_id; NULL: there is none. `id`: what names a row. */
+const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id);
 /* Whether the evaluation's file in `folder` lacks the column, as a competition's test.csv does. */
 bool sl_preset_table_hides(const char *folder, const char *label);
 

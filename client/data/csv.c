@@ -120,6 +120,19 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 	return err;
 }
 
+static enum sl_err mark_dates(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
+			      struct sl_fail *fail)
+{
+	for (int i = 0; i < spec->ndates; i++) {
+		const int column = sl_csv_find(s, spec->date[i]);
+
+		if (column < 0)
+			return sl_csv_lacks(s, "data.dates", spec->date[i], fail);
+		t->column[column].dated = true;
+	}
+	return SL_OK;
+}
+
 /* Decides which columns of the training file are read. */
 static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				  struct sl_fail *fail)
@@ -162,7 +175,8 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 			return sl_csv_lacks(s, "data.id", spec->id, fail);
 		t->column[id].left_out = true;
 	}
-	if (spec->parts)
+	err = mark_dates(t, s, spec, fail);
+	if (!err && spec->parts)
 		err = sl_csv_keys(s, spec->parts, &t->key, &by, fail);
 	if (by >= 0 && !t->recalled)
 		t->column[by].left_out = true;
@@ -377,20 +391,6 @@ static void table_close(struct table *t)
 	free(t);
 }
 
-/* DATA: the two files differ in their columns or in their order. */
-static enum sl_err same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
-{
-	for (int i = 0; i < a->columns && i < b->columns; i++)
-		if (strcmp(sl_name(&a->header, i), sl_name(&b->header, i)) != 0)
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s:1: column %d is \"%.60s\", where train.csv has \"%.60s\"", b->path,
-					   i + 1, sl_name(&b->header, i), sl_name(&a->header, i));
-	if (a->columns != b->columns)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", b->path, b->columns,
-				   a->columns);
-	return SL_OK;
-}
-
 /* Reads the files to predict, which have any names, and no labels. */
 static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
@@ -490,7 +490,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 	if (!err)
 		err = sl_csv_read_split(&sheet[1], spec, SL_SPLIT_TEST, fail);
 	if (!err)
-		err = same_header(&sheet[0], &sheet[1], fail);
+		err = sl_csv_same_header(&sheet[0], &sheet[1], fail);
 	if (!err)
 		err = check_cells(t, &sheet[1], fail);
 	return err ? err : encode(t, &sheet[1], spec, spec->max_samples, fail);

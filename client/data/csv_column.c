@@ -171,6 +171,17 @@ static bool read_number(const char *cell, const char *unit, double *out)
 		    : sl_text_number(cell, out);
 }
 
+/* Reads a cell of a column of numbers; of dates the days from the first. */
+static bool read_value(const struct sl_csv_column *c, const char *cell, double *out)
+{
+	struct sl_date date = {.day = 0};
+	const bool is = c->dated ? sl_date_read(cell, c->form, &date) : read_number(cell, c->unit, out);
+
+	if (c->dated)
+		*out = (double)(date.day - c->first_day);
+	return is;
+}
+
 struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char *unit, bool fill)
 {
 	struct sl_csv_tally n = {.rows = s->rows};
@@ -204,20 +215,20 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	int64_t n = 0;
 
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x)) {
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &x)) {
 			sum += x;
 			n++;
 		}
 	if (!n)
 		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: column \"%.60s\" has no number in the rows that train: name it in data.ignore",
-				   s->path, c->name);
+				   "%s: column \"%.60s\" has no %s in the rows that train: name it in data.ignore",
+				   s->path, c->name, c->dated ? "date" : "number");
 	c->mean = sum / (double)n;
 	for (int64_t r = 0; r < s->rows; r++)
-		if ((!own || own[r]) && read_number(sl_csv_cell(s, r, c->at), c->unit, &x))
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &x))
 			squares += (x - c->mean) * (x - c->mean);
 	c->deviation = sl_spread(squares / (double)n, c->mean, n);
-	c->n = 1;
+	c->n = c->dated ? SL_CSV_DATE_FEATURES : 1;
 	if (!isfinite(c->mean) || !isfinite(c->deviation))
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: column \"%.60s\" has numbers too large to compute its mean or deviation",
@@ -258,6 +269,57 @@ static enum sl_err learn_texts(struct sl_csv_column *c, const struct sl_csv *s, 
 	return c->unit ? SL_OK : no_memory(fail);
 }
 
+/* The first row whose cell is no such date; s->rows: all are. *any: some cell is not missing. */
+static int64_t first_odd(const struct sl_csv *s, int column, enum sl_date_form form, bool *any)
+{
+	struct sl_date date;
+
+	for (int64_t r = 0; r < s->rows; r++) {
+		const bool missing = sl_csv_is_missing(sl_csv_cell(s, r, column));
+
+		*any |= !missing;
+		if (!missing && !sl_date_read(sl_csv_cell(s, r, column), form, &date))
+			return r;
+	}
+	return s->rows;
+}
+
+enum sl_date_form sl_csv_date_form(const struct sl_csv *s, int column, struct sl_fail *fail)
+{
+	enum sl_date_form found = SL_DATE_NONE;
+	int64_t odd = 0;
+	bool any = false;
+	int n = 0;
+
+	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS; form++) {
+		const int64_t r = first_odd(s, column, (enum sl_date_form)form, &any);
+
+		found = r == s->rows ? (enum sl_date_form)form : found;
+		n += r == s->rows;
+		odd = r > odd && r < s->rows ? r : odd;
+	}
+	if (n == 1)
+		return found;
+	(void)sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" %s", s->path, sl_csv_line(s, odd),
+			  sl_name(&s->header, column), sl_csv_cell(s, odd, column),
+			  n && any ? "may have the day or the month first, and no row tells which: write 2024-12-31"
+				   : "is no date: write 2024-12-31, 31.12.2024 or 12/31/2024, in one way in all rows");
+	return SL_DATE_NONE;
+}
+
+/* Finds how dates are written, and the first one of the rows that train. */
+static enum sl_err learn_dates(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
+{
+	double first = INFINITY, day;
+
+	c->form = sl_csv_date_form(s, c->at, fail);
+	for (int64_t r = 0; r < s->rows && c->form; r++)
+		if ((!own || own[r]) && read_value(c, sl_csv_cell(s, r, c->at), &day) && day < first)
+			first = day;
+	c->first_day = isfinite(first) ? (int64_t)first : 0;
+	return c->form ? SL_OK : SL_ERR_DATA;
+}
+
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail)
 {
@@ -268,7 +330,10 @@ enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s,
 	c->number = !sl_csv_count(s, at, NULL, fill).words;
 	if (!c->name)
 		return no_memory(fail);
-	if (!c->number)
+	c->number |= c->dated;
+	if (c->dated)
+		err = learn_dates(c, s, own, fail);
+	else if (!c->number)
 		err = learn_texts(c, s, fill, fail);
 	return err || !c->number ? err : learn_number(c, s, own, fail);
 }
@@ -279,6 +344,8 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 	const int64_t row = n.foreign ? n.measure : n.word;
 	const char *cell = n.words ? sl_csv_cell(s, row, c->at) : "", *advice = sl_csv_advice(cell);
 
+	if (c->dated)
+		return n.missing;
 	if (n.words && (2 * n.numbers > s->rows || (!n.several && c->text.n > MANY)))
 		sl_log(SL_LOG_WARN, "column-of-words",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
@@ -297,8 +364,9 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		 (2 * c->text.n > n.words || (c->text.n >= RARE && 10 * c->text.n > n.words)))
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": %lld different texts, such as \"%.60s\", are in %lld rows, and each "
-		       "becomes a feature: write dates and other quantities as numbers, or name the column in "
-		       "data.ignore",
+		       "becomes a feature: name dates in data.dates, write other quantities as numbers, or name the "
+		       "column "
+		       "in data.ignore",
 		       s->path, sl_csv_line(s, n.word), c->name, (long long)c->text.n, sl_csv_cell(s, n.word, c->at),
 		       (long long)n.words);
 	if (!c->number)
@@ -330,7 +398,10 @@ enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int co
 enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
 				 struct sl_csv_unknown *unknown, struct sl_fail *fail)
 {
+	static const char *const forms[] = {"number", "date like 2024-12-31", "date like 31.12.2024",
+					    "date like 12/31/2024"};
 	const char *cell = sl_csv_cell(s, row, c->at);
+	struct sl_date date;
 	double value;
 	int place;
 
@@ -338,11 +409,11 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	if (place < 0 && unknown && sl_csv_is_missing(cell))
 		return SL_OK;
 	if (c->number) {
-		if (!read_number(cell, c->unit, &value))
+		if (!read_value(c, cell, &value))
 			return sl_fail_set(
 				fail, SL_ERR_DATA,
-				"%s:%zu: column \"%.60s\": \"%.60s\" is no number%s%s, as all of training's are%s",
-				s->path, sl_csv_line(s, row), c->name, cell, c->unit ? " of " : "",
+				"%s:%zu: column \"%.60s\": \"%.60s\" is no %s%s%s, as all of training's are%s", s->path,
+				sl_csv_line(s, row), c->name, cell, forms[c->form], c->unit ? " of " : "",
 				c->unit ? c->unit : "",
 				sl_csv_is_missing(cell) ? "; data.missing: mean takes it for a missing cell" : "");
 		x[0] = (float)((value - c->mean) / c->deviation);
@@ -355,6 +426,8 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 				"%s:%zu: column \"%.60s\": \"%.60s\" is far from the other numbers of training: if it "
 				"marks missing data, empty the cell and set data.missing: mean, or leave the row out",
 				s->path, sl_csv_line(s, row), c->name, cell);
+		if (c->dated && sl_date_read(cell, c->form, &date))
+			x[1 + date.month] = x[1 + 12 + date.weekday] = 1;
 		return SL_OK;
 	}
 	if (place >= 0)
@@ -369,10 +442,18 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 
 /* ---- what the model's file says ---- */
 
+static const char *const date_words[SL_DATE_FORMS] = {"", "year_first", "day_first", "month_first"};
+
 json_t *sl_csv_column_describe(const struct sl_csv_column *c)
 {
+	char first[16];
 	json_t *texts;
 
+	if (c->dated) {
+		sl_date_print(c->first_day, first);
+		return json_pack("{s:s, s:s, s:s, s:f, s:f}", "name", c->name, "dates", date_words[c->form],
+				 "first_date", first, "mean", c->mean, "deviation", c->deviation);
+	}
 	if (c->unit)
 		return json_pack("{s:s, s:f, s:f, s:s}", "name", c->name, "mean", c->mean, "deviation", c->deviation,
 				 "unit", c->unit);
@@ -389,6 +470,9 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 	const json_t *texts = json_object_get(from, "texts");
 	const char *name = json_string_value(json_object_get(from, "name"));
 	const char *unit = json_string_value(json_object_get(from, "unit"));
+	const char *dates = json_string_value(json_object_get(from, "dates"));
+	const char *first = json_string_value(json_object_get(from, "first_date"));
+	struct sl_date date;
 
 	c->name = name ? strdup(name) : NULL;
 	c->unit = unit ? strdup(unit) : NULL;
@@ -396,6 +480,13 @@ enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, st
 	c->deviation = json_number_value(json_object_get(from, "deviation"));
 	c->number = !texts;
 	c->n = texts ? (int)json_array_size(texts) : 1;
+	for (int form = SL_DATE_ISO; form < SL_DATE_FORMS && dates; form++)
+		c->form = strcmp(dates, date_words[form]) == 0 ? (enum sl_date_form)form : c->form;
+	c->dated = dates != NULL;
+	c->n = dates ? SL_CSV_DATE_FEATURES : c->n;
+	if (dates && (!c->form || !first || !sl_date_read(first, SL_DATE_ISO, &date)))
+		return sl_fail_set(fail, SL_ERR_DATA, "the model's file is damaged: a column has dates of no form");
+	c->first_day = dates ? date.day : 0;
 	if (!c->name || !c->unit != !unit || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "the model's file is damaged: a column has neither mean and deviation nor texts");

@@ -2,20 +2,27 @@
 #ifndef SL_CLIENT_DATA_CSV_COLUMN_H
 #define SL_CLIENT_DATA_CSV_COLUMN_H
 
+#include "client/data/csv_date.h"
 #include "client/data/csv_file.h"
 
-enum { SL_CSV_MOST_TEXTS = 1000 }; /* distinct texts in a column */
+enum {
+	SL_CSV_MOST_TEXTS = 1000,         /* distinct texts in a column */
+	SL_CSV_DATE_FEATURES = 1 + 12 + 7 /* of a date */
+};
 
 /* How a column becomes features. A column of numbers is one feature: (number − mean) / deviation. So is one of more
- * than ten texts that are numbers with one unit, such as "5 mg". Any other column has a feature of 0 or 1 for each of
- * its texts. Begins zeroed. With `fill` (data.missing: mean) a cell may be missing: empty, or marked as pandas and R do
- * (NA, NaN, null …). A missing number counts as its column's mean, so its feature is 0. A missing text sets none of its
- * column's features. */
+ * than ten texts that are numbers with one unit, such as "5 mg". A column of dates (spec->date) has twenty: days since
+ * training's first one, as a number, then 0 or 1 for each month from January and each weekday from Sunday. Any other
+ * column has a feature of 0 or 1 for each of its texts. Begins zeroed. With `fill` (data.missing: mean) a cell may be
+ * missing: empty, or marked as pandas and R do (NA, NaN, null …). A missing number counts as its column's mean, so its
+ * feature is 0. A missing text sets none of its column's features. */
 struct sl_csv_column {
 	char *name;
-	int at; /* index of its cell in a row of the file that is encoded */
-	bool left_out, number;
-	char *unit; /* what follows each number; NULL: nothing */
+	int at;                       /* index of its cell in a row of the file that is encoded */
+	bool left_out, number, dated; /* dated: its numbers are dates */
+	enum sl_date_form form;       /* of its dates */
+	int64_t first_day;            /* of training's dates, since 1970-01-01; mean and deviation count from it */
+	char *unit;                   /* what follows each number; NULL: nothing */
 	double mean, deviation;
 	struct sl_names text; /* the distinct texts, sorted */
 	int first, n;         /* its features in a row: [first, first + n) */
@@ -45,6 +52,10 @@ struct sl_csv_tally {
 };
 /* `unit`: that of the column's numbers; NULL: none. */
 struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, const char *unit, bool fill);
+
+/* How all dates of a column are written. NONE: a cell is no date, they are written in several ways, or any of them may
+ * have the day or the month first; *fail says which. */
+enum sl_date_form sl_csv_date_form(const struct sl_csv *s, int column, struct sl_fail *fail);
 
 /* Learns column `at` of the training file. Mean and deviation are those of the rows r with own[r], training's part
  * of data.split; NULL: of all rows. DATA: no row has a number, numbers are too large, or there are too many distinct

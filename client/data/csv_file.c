@@ -247,6 +247,19 @@ enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *na
 			   s->given && s->given->json ? "JSON object" : "header", names);
 }
 
+enum sl_err sl_csv_same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
+{
+	for (int i = 0; i < a->columns && i < b->columns; i++)
+		if (strcmp(sl_name(&a->header, i), sl_name(&b->header, i)) != 0)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:1: column %d is \"%.60s\", where train.csv has \"%.60s\"", b->path,
+					   i + 1, sl_name(&b->header, i), sl_name(&a->header, i));
+	if (a->columns != b->columns)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", b->path, b->columns,
+				   a->columns);
+	return SL_OK;
+}
+
 /* Sets the centre of each of these columns. */
 static void choose_centre(const struct sl_csv *s, const struct sl_set_spec *spec, const int *column)
 {
@@ -312,67 +325,4 @@ enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, 
 	return split == SL_SPLIT_TRAIN
 		       ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no val.csv or test.csv; " SL_PARTS_HINT, dir);
-}
-
-/* DATA: a picture is in two rows. */
-static enum sl_err check_once(const struct sl_csv *s, const struct sl_names *files, struct sl_fail *fail)
-{
-	int64_t twice[2];
-
-	if (!sl_names_twice(files, twice))
-		return no_memory(fail);
-	return twice[0] < 0 ? SL_OK
-			    : sl_fail_set(fail, SL_ERR_DATA,
-					  "%s: \"%.120s\" is in two rows: a picture has one, with all its numbers or "
-					  "labels",
-					  s->path, sl_name(files, twice[0]));
-}
-
-static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,
-				 const struct sl_set_spec *spec, const int *column, struct sl_fail *fail)
-{
-	const int file = sl_csv_find(s, "file");
-	enum sl_err err = SL_OK;
-
-	if (file < 0)
-		return sl_csv_lacks(s, "it names the pictures", "file", fail);
-	*out = calloc((size_t)s->rows * (size_t)spec->nlabels, sizeof **out);
-	if (!*out)
-		return no_memory(fail);
-	for (int64_t r = 0; r < s->rows && !err; r++) {
-		err = sl_csv_target(s, spec, r, column, *out + r * spec->nlabels, fail);
-		if (!err && !*sl_csv_cell(s, r, file))
-			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"file\" is empty", s->path,
-					  sl_csv_line(s, r));
-		if (!err && !sl_names_add(files, sl_csv_cell(s, r, file)))
-			err = no_memory(fail);
-	}
-	return err ? err : check_once(s, files, fail);
-}
-
-enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
-			    const struct sl_set_spec *spec, struct sl_fail *fail)
-{
-	struct sl_csv *s = calloc(1, sizeof *s);
-	int *column = NULL;
-	enum sl_err err = s ? sl_csv_name(s, dir, spec->split, fail) : no_memory(fail);
-
-	if (!err)
-		s->form = spec->form;
-	if (!err && access(s->path, F_OK) != 0)
-		err = sl_fail_set(fail, SL_ERR_NOINPUT,
-				  "%s is missing: it names pictures and their numbers or labels; pictures in folders "
-				  "of classes need model.classes of 2 or more",
-				  s->path);
-	if (!err)
-		err = sl_csv_read(s, fail);
-	if (!err)
-		err = sl_csv_targets(s, spec, &column, fail);
-	if (!err)
-		err = take_pictures(files, out, s, spec, column, fail);
-	if (s)
-		sl_csv_close(s);
-	free(column);
-	free(s);
-	return err;
 }

@@ -50,6 +50,8 @@ static inline size_t sl_csv_line(const struct sl_csv *s, int64_t row)
 	return s->line[s->order ? s->order[row] : row];
 }
 
+/* DATA: b's columns, or their order, are not those of the training file a. */
+enum sl_err sl_csv_same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's number; -1: there is none */
 /* Returns DATA. *fail says that the header lacks the column `name`, for which `key` asks. */
 enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail);
@@ -61,11 +63,6 @@ enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spe
 /* Reads a row's numbers, without their centre, or labels 0 and 1, from these columns. DATA: a cell is not one. */
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
 			  union sl_label *out, struct sl_fail *fail) SL_MUST_CHECK;
-
-/* Lists pictures with several numbers or labels: dir/train.csv, or val.csv or test.csv, names them in its column
- * `file`, as paths below dir. Adds the paths to *files. *out becomes the targets [rows, nlabels], malloc'ed. */
-enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
-			    const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* The type of the target of a set with several numbers or labels. */
 static inline struct sl_field_type sl_csv_target_type(const struct sl_set_spec *spec)

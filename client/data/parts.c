@@ -178,7 +178,7 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 	char why[120];
 	int wrong;
 
-	if (!by[0] || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
+	if (!by[0] || d->set->source->key || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
 		return SL_OK;
 	if (foreign)
 		return sl_fail_at(

@@ -72,6 +72,11 @@ enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samp
 	return SL_OK;
 }
 
+size_t sl_picture_stem(const char *name)
+{
+	return sl_picture_name(name) ? (size_t)(strrchr(name, '.') - name) : strlen(name);
+}
+
 bool sl_picture_name(const char *name)
 {
 	static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",

@@ -41,5 +41,9 @@ bool sl_picture_mask_path(char out[PATH_MAX], const char *picture, const char *d
 
 /* Whether a name ends like those of torchvision's ImageFolder, or in .dcm; in any case of letters. */
 bool sl_picture_name(const char *name);
+/* How many bytes of a picture's name stand before such an ending. A DICOM file may have none. */
+size_t sl_picture_stem(const char *name);
+/* Whether a regular file is a picture: by its name or, as DICOM, by its first bytes. DICOMDIR is none. */
+bool sl_picture_is(const char *folder, const char *name);
 
 #endif

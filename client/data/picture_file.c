@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/data/picture.h"
+#include "client/data/picture_format.h"
 
 enum sl_err sl_picture_read_file(const char *path, struct sl_room *room, size_t *len, struct sl_fail *fail)
 {
@@ -53,12 +54,30 @@ int64_t sl_picture_file(const char *path, struct sl_room *room)
 	return sl_picture_read_file(path, room, &len, &why) == SL_OK ? (int64_t)len : -1;
 }
 
+bool sl_picture_is(const char *folder, const char *name)
+{
+	uint8_t bytes[SL_PICTURE_DICOM_AT + 4];
+	char path[PATH_MAX];
+	ssize_t n = -1;
+	int fd;
+
+	if (sl_picture_name(name))
+		return true;
+	if (strcasecmp(name, "DICOMDIR") == 0 || snprintf(path, sizeof path, "%s/%s", folder, name) >= PATH_MAX)
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0) {
+		n = read(fd, bytes, sizeof bytes);
+		close(fd);
+	}
+	return n == (ssize_t)sizeof bytes && sl_picture_is_dicom(bytes, sizeof bytes);
+}
+
 bool sl_picture_mask_path(char out[PATH_MAX], const char *picture, const char *dir, const char *masks)
 {
-	const char *below = picture + strlen(dir) + 1, *dot = strrchr(below, '.');
+	const char *below = picture + strlen(dir) + 1;
 
-	return snprintf(out, PATH_MAX, "%s/%s/%.*s.png", dir, masks, (int)(dot ? dot - below : (long)strlen(below)),
-			below) < PATH_MAX;
+	return snprintf(out, PATH_MAX, "%s/%s/%.*s.png", dir, masks, (int)sl_picture_stem(below), below) < PATH_MAX;
 }
 
 static enum sl_err check_classes(const struct sl_value *mask, int classes, struct sl_fail *fail)

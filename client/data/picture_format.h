@@ -2,6 +2,8 @@
 #ifndef SL_CLIENT_DATA_PICTURE_FORMAT_H
 #define SL_CLIENT_DATA_PICTURE_FORMAT_H
 
+#include <string.h>
+
 #include "client/data/picture.h"
 
 /* A reader's input, and *out, which it fills. The caller owns all of it. */
@@ -13,6 +15,12 @@ struct sl_picture_job {
 	struct sl_value *out;
 	struct sl_fail *fail;
 };
+
+enum { SL_PICTURE_DICOM_AT = 128 /* offset of its signature */ };
+static inline bool sl_picture_is_dicom(const uint8_t *bytes, size_t len)
+{
+	return len >= SL_PICTURE_DICOM_AT + 4 && memcmp(bytes + SL_PICTURE_DICOM_AT, "DICM", 4) == 0;
+}
 
 /* Each decodes one format, with the errors of sl_picture_decode. */
 enum sl_err sl_picture_read_jpeg(const struct sl_picture_job *job) SL_MUST_CHECK;

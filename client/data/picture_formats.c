@@ -7,8 +7,7 @@
 #include "common/base/log.h"
 
 enum {
-	DICOM_AT = 128, /* offsets of the formats' signatures */
-	NIFTI_AT = 344,
+	NIFTI_AT = 344, /* offset of the format's signature */
 	PNG_BITS_AT = 24,
 	DIM = 16 /* of 256 */
 };
@@ -33,7 +32,7 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 		return sl_picture_read_png(job);
 	if (!len)
 		return sl_fail_set(job->fail, SL_ERR_DATA, "the file is empty");
-	if (len >= DICOM_AT + 4 && memcmp(bytes + DICOM_AT, "DICM", 4) == 0)
+	if (sl_picture_is_dicom(bytes, len))
 		return sl_picture_read_dicom(job);
 	if (len >= NIFTI_AT + 4 && (memcmp(bytes + NIFTI_AT, "n+1", 4) == 0 || memcmp(bytes + NIFTI_AT, "ni1", 4) == 0))
 		return sl_fail_set(

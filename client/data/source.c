@@ -51,7 +51,7 @@ const char *sl_set_part_of(const char *path)
 /* The part of an evaluation whose folder or table is found by its usual name. */
 static const char *usual_part(const struct sl_set_spec *spec)
 {
-	const bool table = strcmp(spec->source, "csv") == 0 || (spec->task && spec->task->each);
+	const bool table = strcmp(spec->source, "csv") == 0 || (spec->task && spec->task->each && !spec->labels);
 	char path[PATH_MAX];
 
 	return !spec->files && !spec->given && spec->split == SL_SPLIT_TEST &&

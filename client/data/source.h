@@ -69,6 +69,9 @@ struct sl_set_spec {
 	 * sl_set_open. */
 	int64_t max_samples;
 	struct sl_picture_spec picture;
+	const char *labels; /* pictures: a CSV file with their labels (label_table.h); NULL: their folders are classes,
+			       or dir has a table of numbers or labels */
+	const char *label_id;     /* its column that names them */
 	const char *masks;        /* task PIXELS: the folder in dir that has a mask for each picture */
 	int mask_classes;         /* pixels of masks are 0 … mask_classes − 1, or SL_LEARN_IGNORED */
 	const char *const *label; /* [nlabels], a file's columns of labels; task PIXELS: names of classes */
@@ -78,6 +81,8 @@ struct sl_set_spec {
 	double *chosen; /* the same array: the set chooses it, from the training file's rows; NULL: it is given */
 	const char *const *ignore; /* [nignore], tables: columns to leave out, by name or fnmatch pattern */
 	int nignore;
+	const char *const *date; /* [ndates], tables: columns of dates */
+	int ndates;
 	bool fill;                 /* tables: cells may be missing; a number counts as its column's mean then */
 	struct sl_csv_form form;   /* tables */
 	int max_tokens;            /* texts: a row is cut at so many tokens */

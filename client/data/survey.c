@@ -130,10 +130,11 @@ static enum sl_err sum_up(const struct taking *t, struct sl_survey *s, struct sl
 			}
 			continue;
 		}
+		err = s->n_why < SL_SURVEY_NAMED ? read_sample(t, i, 0, &(struct seen){0}, &why) : SL_OK;
 		if (seen->err != SL_ERR_DATA && seen->err != SL_ERR_NOINPUT)
-			return sl_fail_set(fail, seen->err, "sample %lld: %s", (long long)i, sl_err_text(seen->err));
+			return sl_fail_set(fail, seen->err, "%s", err ? why.text : sl_err_text(seen->err));
 		s->bad++;
-		if (s->n_why < SL_SURVEY_NAMED && read_sample(t, i, 0, &(struct seen){0}, &why) != SL_OK)
+		if (err)
 			s->why[s->n_why++] = why;
 	}
 	for (int c = 0; c < CHANNELS && n; c++) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/csv_column.h"
 #include "client/figures/similarity.h"
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
@@ -102,7 +103,9 @@ static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 	add(l, SL_LEAK_R2, sl_attackers[which], alone(NAN), 0);
 	json_array_foreach(list, i, column)
 	{
-		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts) : 1;
+		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts)
+				     : json_object_get(column, "dates")         ? SL_CSV_DATE_FEATURES
+										: 1;
 
 		r2 = sl_leak_r2(l->attack[which].guess, v->image, v->n, sl_shape_row(&v->picture), first, wide);
 		sl_leak_figures_add(&l->figures, SL_LEAK_R2_COLUMN, groups[which],
@@ -390,12 +393,12 @@ static enum sl_err find_rest(struct sl_leak *l, const struct sl_setup *setup)
 
 	note_values(l);
 	if (setup->features && !v->act[SL_DIR_HEAD_GRAD])
-		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so site A gets none.";
+		l->omitted[SL_LEAK_HEAD_GRAD] = "Labels from head_grad: the head is frozen, so member A gets none.";
 	if (l->classes)
 		sl_leak_find_labels(l);
 	else if (l->attack[SL_ATTACKER_SITE_A].made)
 		l->omitted[SL_LEAK_LABELS] =
-			"Labels at the server: here they are pixels. Only what site A finds was measured.";
+			"Labels at the server: here they are pixels. Only what member A finds was measured.";
 	else if (sl_setup_task(setup->conf)->labelled)
 		l->omitted[SL_LEAK_LABELS] =
 			"Labels: here they are numbers, several labels or pixels. Only classes, and a "

@@ -158,9 +158,9 @@ static void begin_group(FILE *f, const struct sl_leak_figure *x)
 		{"start", "Reconstruction by the attacker <em>start</em>"},
 		{"start_columns", "R² of each column, attacker <em>start</em>"},
 		{"labels", "Labels"},
-		{"site_a", "What site A, which has the data, learns of site B's labels"},
-		{"site_b", "What site B, which has the labels, reconstructs of site A's data from mid_act"},
-		{"site_b_columns", "R² of each column, by site B"},
+		{"site_a", "What member A, which has the data, learns of member B's labels"},
+		{"site_b", "What member B, which has the labels, reconstructs of member A's data from mid_act"},
+		{"site_b_columns", "R² of each column, by member B"},
 		{"", "Without training a decoder"},
 	};
 

@@ -6,6 +6,7 @@
 #include "client/model/huggingface.h"
 #include "client/model/network_file.h"
 #include "client/model/sources.h"
+#include "common/base/nearest.h"
 #include "common/conf/conf.h"
 
 #define BUILT_IN(name, has) {#name, sl_source_##name},
@@ -36,13 +37,18 @@ bool sl_model_takes_rows(const char *name)
 
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 {
+	struct sl_nearest near = {NULL, 0};
 	char known[256] = "";
 	size_t used = 0;
 
+	for (int i = 0; sources[i].build; i++)
+		sl_nearest_offer(&near, name, strlen(name), sources[i].name);
 	for (int i = 0; sources[i].build && used < sizeof(known); i++)
 		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", sources[i].name);
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG,
-			  "unknown model \"%s\"; known: %s; others by model.huggingface or model.network", name, known);
+			  "unknown model \"%s\"%s%s%s: %s; others by model.huggingface or model.network", name,
+			  near.name ? ": did you mean \"" : "; known", near.name ? near.name : "",
+			  near.name ? "\"? Known" : "", known);
 }
 
 /* Checks what the bounds of the config's keys do not. */

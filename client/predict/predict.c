@@ -47,6 +47,42 @@ static void put_text_names(const struct sl_predict_spec *s)
 		names_samples(s) ? "  name" : "");
 }
 
+/* Prints a text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
+static void put_quoted(const struct sl_predict_spec *s, const char *text)
+{
+	const bool json = s->format == SL_PREDICT_JSON;
+	const bool quotes = json || (s->format == SL_PREDICT_CSV && strpbrk(text, ",\"\r\n"));
+
+	if (quotes)
+		putc('"', s->out);
+	for (; *text; text++) {
+		if (quotes && *text == '"')
+			putc(json ? '\\' : '"', s->out);
+		if (json && *text == '\\')
+			putc('\\', s->out);
+		if (json && (unsigned char)*text < ' ')
+			fprintf(s->out, "\\u%04x", *text);
+		else
+			putc(!quotes && (unsigned char)*text < ' ' ? '?' : *text, s->out);
+	}
+	if (quotes)
+		putc('"', s->out);
+}
+
+static void put_names_of(const struct sl_predict_spec *s, const char *before)
+{
+	for (int k = 0; k < s->classes; k++) {
+		char name[NAME];
+
+		if (s->class_name)
+			snprintf(name, sizeof name, "%s%s", before, s->class_name[k]);
+		else
+			snprintf(name, sizeof name, "%s%d", before[0] ? before : "target_", k);
+		putc(',', s->out);
+		put_quoted(s, name);
+	}
+}
+
 static void put_csv_names(const struct sl_predict_spec *s)
 {
 	const bool classes = s->task->met, named = classes && s->class_name;
@@ -55,8 +91,8 @@ static void put_csv_names(const struct sl_predict_spec *s)
 	if (!s->unlabelled)
 		fputs(classes ? ",label" : ",number", s->out);
 	fputs(classes ? ",class" : ",predicted", s->out);
-	for (int k = 0; classes && !s->top && k < shown(s); k++)
-		fprintf(s->out, ",%s_%d", value_name(s), k);
+	if (classes && !s->top)
+		put_names_of(s, s->logits ? "logit_" : "probability_");
 	for (int k = 1; classes && s->top && k <= shown(s); k++) {
 		fprintf(s->out, ",class_%d", k);
 		if (named)
@@ -134,28 +170,6 @@ static const char *number_of(const struct sl_predict_spec *s, int k, float x, co
 }
 
 /* ---- names ---- */
-
-/* Prints a text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
-static void put_quoted(const struct sl_predict_spec *s, const char *text)
-{
-	const bool json = s->format == SL_PREDICT_JSON;
-	const bool quotes = json || (s->format == SL_PREDICT_CSV && strpbrk(text, ",\"\r\n"));
-
-	if (quotes)
-		putc('"', s->out);
-	for (; *text; text++) {
-		if (quotes && *text == '"')
-			putc(json ? '\\' : '"', s->out);
-		if (json && *text == '\\')
-			putc('\\', s->out);
-		if (json && (unsigned char)*text < ' ')
-			fprintf(s->out, "\\u%04x", *text);
-		else
-			putc(!quotes && (unsigned char)*text < ' ' ? '?' : *text, s->out);
-	}
-	if (quotes)
-		putc('"', s->out);
-}
 
 static void put_class(const struct sl_predict_spec *s, int class)
 {
@@ -332,20 +346,6 @@ static bool is_said(const struct sl_predict_spec *s, int k, float x)
 static double shown_value(const struct sl_predict_spec *s, float x)
 {
 	return s->task->kind == SL_LEARN_LABELS && !s->logits ? sl_metric_sigmoid(x) : (double)x;
-}
-
-static void put_names_of(const struct sl_predict_spec *s, const char *before)
-{
-	for (int k = 0; k < s->classes; k++) {
-		char name[NAME];
-
-		if (s->class_name)
-			snprintf(name, sizeof name, "%s%s", before, s->class_name[k]);
-		else
-			snprintf(name, sizeof name, "%s%d", before[0] ? before : "target_", k);
-		putc(',', s->out);
-		put_quoted(s, name);
-	}
 }
 
 /* What a line has for each number or label: the target, the predicted label, the value. In CSV each is a column, in

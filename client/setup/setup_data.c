@@ -17,7 +17,7 @@
 /* The arrays to which a struct sl_set_spec points. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
-		*column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
+		*date[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
 };
@@ -58,6 +58,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
+		.date = name->date,
+		.ndates = c->data.dates.n,
 		.fill = c->data.missing == SL_MISSING_MEAN,
 		.form = {",;\t"[c->data.separator], c -> data.decimal == SL_DECIMAL_COMMA},
 		.tokenizer = c->data.tokenizer,
@@ -68,6 +70,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.ncolumns = c->data.columns.n,
 		.task = sl_setup_task(c),
 		.centre = s->centre,
+		.labels = c->data.labels[0] ? c->data.labels : NULL,
+		.label_id = c->data.label_id,
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled || sl_conf_lacks_labels(c),
@@ -88,6 +92,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->file, files);
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
+	point_to(name->date, &c->data.dates);
 	point_to(name->column, &c->data.columns);
 	point_to(name->label, &c->data.label);
 	spec.about = s->recalled;
@@ -225,7 +230,7 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 static void note_left_out(const struct sl_set_spec *spec)
 {
 	static const char *const ends[] = {"", ".csv", ".tsv", ".jsonl", ".txt"};
-	const bool folders = strcmp(spec->source, "images") == 0 && spec->task->met;
+	const bool folders = strcmp(spec->source, "images") == 0 && (spec->task->met || spec->labels);
 	char train[PATH_MAX], test[PATH_MAX];
 
 	if (!spec->parts || spec->parts->own != SL_PARTS_TRAIN)

@@ -164,7 +164,8 @@ void sl_training_hush(struct sl_training *r)
 
 bool sl_run_phase_over(const struct sl_training *r)
 {
-	const bool ends = r->setup->phase.count || sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_LABELS);
+	const bool ends =
+		!r->eval_only && (r->setup->phase.count || sl_agreed_has_role(&r->setup->conf->agreed, SL_ROLE_LABELS));
 
 	return ends && r->step == r->total_steps && r->in_epoch == 0;
 }

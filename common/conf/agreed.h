@@ -160,7 +160,7 @@ extern const char *const sl_agreed_moments[],
 	X(SL_DOUBLE, "train.optimizer.beta2", optimizer.beta2, ADAM, 0, 0.999999, "0.999", NULL, "adam and adamw: decay of the running mean of squared gradients") \
 	X(SL_DOUBLE, "train.optimizer.eps", optimizer.eps, ADAM, 1e-16, 1, "1e-8", NULL, "adam and adamw: added to the root of the mean of squares") \
 	X(SL_DOUBLE, "train.optimizer.weight_decay", optimizer.weight_decay, PLAIN, 0, 1, "0", NULL, \
-		"sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)")
+		"decay of weights; sgd and adam add weight_decay * weight to the gradient; adamw subtracts lr * weight_decay * weight from the weight (PyTorch's default for adamw is 0.01)")
 #define SL_AGREED_CODEC(X) \
 	X(SL_STRING, "codec.head_act", codec[0], PLAIN, sl_conf_check_codec, "none", "codec of the head's activations, client to server") \
 	X(SL_STRING, "codec.mid_act", codec[1], PLAIN, sl_conf_check_codec, "none", "codec of the middle's activations, server to client") \

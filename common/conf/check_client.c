@@ -46,8 +46,10 @@ ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
 ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
-ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
+ASK(has_labels, c->data.labels[0])
+ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && (c->model.task != SL_CONF_CLASSES || has_labels(c)))
 ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
+ASK(labels_pictures, c->data.kind == SL_DATA_IMAGES && !learns_pixels(c) && !sl_conf_lacks_labels(c))
 ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
 ASK(learns_numbers,
     c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
@@ -123,10 +125,13 @@ static const struct need {
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
-	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with another model.task than classes", DATA),
+	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with data.labels or another model.task than classes", DATA),
 	NEED("data.scale_label", learns_numbers, "belongs to model.task: numbers", "model.task"),
+	NEED("data.labels", labels_pictures, "belongs to data.kind: images, where these data have labels, and not one for each pixel", DATA),
+	NEED("data.label_id", has_labels, "needs data.labels", "data.labels"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.dates", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
@@ -291,42 +296,6 @@ static const char *choose_task(struct sl_conf_client *c, char why[SL_CONF_WHY])
 		why, "data.task",
 		"glue needs a task: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli, got \"%.60s\"",
 		c->data.task);
-}
-
-static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n)
-		return sl_conf_say(why, c->data.transforms.n ? "data.transforms" : "data.test_transforms",
-				   "data.transforms and data.test_transforms: both, or none of them");
-	if (c->data.kind >= SL_DATA_COLA && !c->data.tokenizer[0])
-		return sl_conf_say(why, "data.tokenizer",
-				   "texts need a tokenizer: a folder with tokenizer.json, vocab.json and "
-				   "merges.txt, or vocab.txt");
-	if (c->data.columns.n < 1 || c->data.columns.n > 2)
-		return sl_conf_say(why, "data.columns", "one column of text, or two of pairs");
-	return NULL;
-}
-
-static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	const double all = c->data.split.train + c->data.split.val + c->data.split.test;
-
-	if (!c->data.split.folds && (all > 0 ? fabs(all - 1) > 1e-6 : false))
-		return sl_conf_say(why, "data.split.train",
-				   "train, val and test must add up to 1, and are %g, %g and %g", c->data.split.train,
-				   c->data.split.val, c->data.split.test);
-	if (!c->data.split.folds && all > 0 && !(c->data.split.train > 0))
-		return sl_conf_say(why, c->data.split.val > 0 ? "data.split.val" : "data.split.test",
-				   "leaves nothing to train with: give train a share");
-	if (c->data.split.train > 0 && !(c->data.split.train < 1))
-		return sl_conf_say(why, "data.split.train",
-				   "leaves nothing to evaluate with: give val or test a share");
-	if (c->data.split.folds == 1 || (c->data.split.folds && c->data.split.test >= 1))
-		return sl_conf_say(why, "data.split.folds", "needs 2 or more, and test a share below 1");
-	if (c->data.split.folds && c->data.split.fold >= c->data.split.folds)
-		return sl_conf_say(why, "data.split.fold", "must be below data.split.folds (%d), got %d",
-				   c->data.split.folds, c->data.split.fold);
-	return NULL;
 }
 
 /* Refuses keys of another optimizer. If --set chose the kind, the file's keys of another kind are ignored, and the
@@ -551,8 +520,8 @@ static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
-		check_needs, sl_conf_check_task, check_data,     check_split,  check_kind, check_agreed,
-		check_share, check_vertical,     check_schedule, check_phases, check_stop, check_audit};
+		check_needs,    sl_conf_check_task, sl_conf_check_data, check_kind, check_agreed, check_share,
+		check_vertical, check_schedule,     check_phases,       check_stop, check_audit};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 

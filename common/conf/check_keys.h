@@ -11,6 +11,9 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY]);
 /* Checks the keys that go with model.task and model.head. Returns the key to blame, or NULL. */
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
 
+/* Checks what transforms, tokenizer, columns and data.split need. Returns the key to blame, or NULL. */
+const char *sl_conf_check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
+
 /* Checks the further sources of data.also, or that one which `conf` is (sl_conf_also). Returns the same. */
 const char *sl_conf_check_also(const struct sl_conf_client *conf, char why[SL_CONF_WHY]);
 

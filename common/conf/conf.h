@@ -199,9 +199,11 @@ struct sl_conf_client {
 		char task[SL_CONF_TEXT];                         /* the task of GLUE */
 		struct sl_conf_list label; /* tables, texts: columns of labels (texts: one); pixels: classes */
 		enum { SL_LABEL_AS_IT_IS, SL_LABEL_SCALED } scale_label; /* numbers */
-		char masks[PATH_MAX];                                    /* pixels: the folder of masks in dir */
-		struct sl_conf_list ignore;                              /* tables: columns that are left out */
-		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing;     /* tables: empty cells */
+		char labels[PATH_MAX],
+			label_id[SL_CONF_TEXT];    /* pictures: a CSV file, and its column that names them */
+		char masks[PATH_MAX];              /* pixels: the folder of masks in dir */
+		struct sl_conf_list ignore, dates; /* tables: columns that are left out, and those of dates */
+		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* tables: empty cells */
 		enum { SL_SEPARATOR_COMMA, SL_SEPARATOR_SEMICOLON, SL_SEPARATOR_TAB } separator; /* tables: cells */
 		enum { SL_DECIMAL_POINT, SL_DECIMAL_COMMA } decimal;                             /* tables: numbers */
 		char like[PATH_MAX];         /* tables: a file that says their columns */

@@ -59,7 +59,8 @@ enum sl_err sl_conf_print_set(const struct sl_conf_schema *schema, const void *c
 	for (int i = 0; i < schema->n_key; i++) {
 		const struct sl_conf_key *key = &schema->key[i];
 		const char *dot = strrchr(key->path, '.');
-		const size_t begin = strcspn(key->help, ";");
+		/* the first part alone, unless others say what it is elsewhere, such as "; of mlp: …" */
+		const size_t begin = strcspn(key->help, strstr(key->help, "; of ") ? "" : ";");
 
 		if (!sl_conf_origin(schema, conf)->mark[i].line)
 			continue;

@@ -40,6 +40,21 @@ static bool nearest(const struct sl_conf_schema *schema, const char *section, co
 	return best.name != NULL;
 }
 
+/* The key of any section whose last word is nearest; NULL: none is near. */
+static const char *nearest_anywhere(const struct sl_conf_schema *schema, const char *name)
+{
+	struct sl_nearest best = {NULL, 0};
+	const char *path = NULL;
+
+	for (int i = 0; i < schema->n_key; i++) {
+		const char *dot = strrchr(schema->key[i].path, '.'), *before = best.name;
+
+		sl_nearest_offer(&best, name, strlen(name), dot ? dot + 1 : schema->key[i].path);
+		path = best.name != before ? schema->key[i].path : path;
+	}
+	return path;
+}
+
 /* Whether `name` is a top-level key of the other program's config. */
 static bool of_other(const struct sl_conf_schema *schema, const char *name)
 {
@@ -113,6 +128,8 @@ const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *sec
 		list_children(schema, section, out, snprintf(out, SL_CONF_WHY, "did you mean %s? ", path));
 	else if (nearest(schema, section, name, best))
 		snprintf(out, SL_CONF_WHY, "did you mean \"%s\"?", best);
+	else if ((path = nearest_anywhere(schema, name)) != NULL)
+		list_children(schema, section, out, snprintf(out, SL_CONF_WHY, "did you mean %s? ", path));
 	else
 		list_children(schema, section, out, 0);
 	return out;

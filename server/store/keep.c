@@ -1,5 +1,6 @@
 #include "server/store/keep.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -30,6 +31,21 @@ void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_retention *reten
 	k->left[0] = '\0';
 	k->plan = plan;
 	k->core = core;
+}
+
+bool sl_keep_of_other_key(const struct sl_keep *k)
+{
+	const size_t session = strcspn(k->prefix, "."), own = strlen(k->prefix);
+	DIR *dir = k->dir[0] ? opendir(k->dir) : NULL;
+	struct dirent *entry;
+	bool found = false;
+
+	while (dir && !found && (entry = readdir(dir)))
+		found = strncmp(entry->d_name, k->prefix, session) == 0 &&
+			(strncmp(entry->d_name, k->prefix, own) != 0 || entry->d_name[own] != '-');
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 enum { HEADER_BYTES = 8192 };

@@ -48,6 +48,8 @@ enum sl_err sl_keep_read_ends(const struct sl_keep *k, uint64_t step, uint64_t *
  * file, or it has no such note. */
 bool sl_keep_read_seats(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_SEATS]);
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
+/* Whether the store has files of this session by another key, or by none. */
+bool sl_keep_of_other_key(const struct sl_keep *k);
 /* Removes the files of steps above `step`, to which the session went back (sl_checkpoint_leave). */
 void sl_keep_remove_later(const struct sl_keep *k, uint64_t step);
 /* Removes all files except that of `step`; UINT64_MAX: all. */

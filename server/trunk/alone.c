@@ -77,7 +77,11 @@ static enum sl_err choose_step(struct sl_middle *m, struct sl_fail *fail)
 				   "no common step to go on from: the client holds%s, and this server holds none of "
 				   "them: %s --fresh "
 				   "begins anew",
-				   tried, t->keep.dir[0] ? "is its store another one?" : "it has no `store`.");
+				   tried,
+				   !t->keep.dir[0] ? "it has no `store`."
+				   : sl_keep_of_other_key(&t->keep)
+					   ? "another key began this session (auth.secret_key): give that one again, or"
+					   : "is its store another one?");
 	if (err)
 		return err;
 	t->from = h->held[i];

@@ -63,6 +63,7 @@ for check in "" --check-config; do
 	expect 64 'give one of --resume, --fresh and --auto-resume' "$SPLITC" train "$tmp/good.yaml" --resume --fresh $check
 	expect 64 '--local keeps no checkpoints' "$SPLITC" train "$tmp/good.yaml" --resume --local $check
 done
+expect 78 'unknown model "resnt9": did you mean "resnet9"? Known: mobilenet_v2, ' "$SPLITC" train "$tmp/good.yaml" --check-config --set model.name=resnt9
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl
 expect 64 "unknown option '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
 expect 64 "unknown option '--momentum'; a key of the config is set by --set train.optimizer.momentum=VALUE" \

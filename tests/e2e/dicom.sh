@@ -77,6 +77,13 @@ status=0
 "$SPLITC" data "$tmp/client.yaml" --set data.window=40 >"$tmp/out" 2>&1 || status=$?
 [ $status = 78 ] && grep -qF 'data.window: must be two numbers, [centre, width]' "$tmp/out" || fail "a window of one number: $status, $(cat "$tmp/out")"
 
+# the same without endings, as a PACS exports them
+cp -r "$tmp/scans" "$tmp/pacs"
+find "$tmp/pacs" -name '*.dcm' | while read -r file; do mv "$file" "${file%.dcm}"; done
+"$SPLITC" data "$tmp/client.yaml" --json 2>"$tmp/err" | jq -c 'del(.samples_s)' >"$tmp/named"
+"$SPLITC" data "$tmp/client.yaml" --json --set data.dir="$tmp/pacs" 2>"$tmp/err" | jq -c 'del(.samples_s)' >"$tmp/unnamed"
+cmp "$tmp/named" "$tmp/unnamed" && [ "$(jq .train.samples "$tmp/unnamed")" = 8 ] || fail "without endings: $(cat "$tmp/named" "$tmp/unnamed" "$tmp/err")"
+
 # a program whose module is not installed beside it
 cp "$SPLITC" "$tmp/splitc"
 status=0

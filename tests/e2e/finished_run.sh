@@ -121,4 +121,24 @@ client half "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 --set server="$
 half_files | cmp -s - "$tmp/before" || fail "a server with another store cost the run its checkpoints"
 client half "$tmp/client.yaml" "${sets[@]}" --set train.epochs=2 --resume || fail "with its own server again: status $?"
 same_run long half 12
+
+# a client with another key than the one that began the run
+if "$SPLITC" keygen --out "$tmp/first.key" >"$tmp/first.pub" 2>"$tmp/keygen.log"; then
+	"$SPLITC" keygen --out "$tmp/second.key" >"$tmp/second.pub" 2>"$tmp/keygen.log"
+	"$SPLITS" keygen --out "$tmp/server.key" >"$tmp/server.pub" 2>"$tmp/keygen.log"
+	for name in first second; do echo "$(cat "$tmp/$name.pub") $name"; done >"$tmp/clients"
+	start_server keyed store="$tmp/keyed" auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients"
+	keyed=("${sets[@]}" --set train.epochs=2 --set train.checkpoint_every=3 --set server="$endpoint" --set auth.server_key="$tmp/server.pub")
+	client_stands 8 keyed-run "$tmp/client.yaml" "${keyed[@]}" --set auth.secret_key="$tmp/first.key"
+	wait_for "the run has no checkpoint" test -e "$tmp/keyed-run/checkpoint-000000000003.safetensors"
+	end_client
+	end_process "$server_pid" # it knows who began the session
+	start_server keyed store="$tmp/keyed" auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients" listen="$endpoint"
+	rc=0
+	client keyed-run "$tmp/client.yaml" "${keyed[@]}" --set auth.secret_key="$tmp/second.key" --resume || rc=$?
+	[ $rc = 78 ] && grep -q 'no common step to go on from: .* another key began this session (auth.secret_key): give that one again, or --fresh begins anew$' "$tmp/keyed-run.log" ||
+		fail "another key: status $rc"
+	client keyed-run "$tmp/client.yaml" "${keyed[@]}" --set auth.secret_key="$tmp/first.key" --resume || fail "the first key again: status $?"
+	same_run long keyed-run 12
+fi
 echo passed

@@ -93,6 +93,23 @@ cp "$(ls "${jpeg%/*}"/*.jp*g | head -n 1)" "$tmp/pictures/train/stray.jpg"
 rm "$tmp/pictures/train/stray.jpg"
 grep -qx "WARN passed-over: $tmp/pictures/train: beside the class folders, and so of no class: 1 picture, such as stray.jpg" "$tmp/err" || fail "a picture beside the classes: $(cat "$tmp/err")"
 "$SPLITC" data "$tmp/images.yaml" --json 2>"$tmp/err" | jq -e '.train.passed_over == 2 and .test.passed_over == 0' >"$tmp/table" || fail 'passed over: --json'
+# DICOM is known by its first bytes, as a PACS exports it: without an ending, here by a program without its module.
+# DICOMDIR lists files, and is no picture.
+mkdir -p "$tmp/pacs/train/dark" "$tmp/pacs/train/light" "$tmp/alone"
+cp "$SPLITC" "$tmp/alone/splitc"
+for i in 1 2 3; do
+	cp tests/golden/dicom/ct_window.dcm "$tmp/pacs/train/dark/IM00000$i"
+	cp tests/golden/dicom/xray_inverted.dcm "$tmp/pacs/train/light/1.2.840.$i"
+done
+cp tests/golden/dicom/ct_window.dcm "$tmp/pacs/train/dark/DICOMDIR"
+cp -r "$tmp/pacs/train" "$tmp/pacs/val"
+for verb in data train; do
+	status=0
+	"$tmp/alone/splitc" $verb "$tmp/images.yaml" $([ $verb = data ] || echo --local) --set data.dir="$tmp/pacs" --set model.classes=2 --set data.threads=1 >"$tmp/out" 2>"$tmp/err" || status=$?
+	[ $status = 69 ] && grep -q "^splitc: $tmp/pacs/train/[a-z]*/[^ ]*: this is DICOM, and splitc's module for it is missing" "$tmp/err" || fail "$verb of DICOM without endings: $status, $(cat "$tmp/err")"
+	grep -q "passed-over: $tmp/pacs/train: 1 file in class folders is no picture that is read (.*), beside 6: 1 without an ending$" "$tmp/err" || fail "$verb: DICOMDIR: $(cat "$tmp/err")"
+done
+"$tmp/alone/splitc" init "$tmp/pacs.yaml" --data "$tmp/pacs" >"$tmp/out" 2>&1 </dev/null && grep -qx 'The data are pictures in class folders (images).' "$tmp/out" || fail "init: DICOM without endings: $(cat "$tmp/out")"
 "$SPLITC" data "$tmp/images.yaml" --set data.dir="$tmp/none" 2>"$tmp/err" && fail 'no folder' || status=$?
 [ $status = 66 ] || fail "no folder: exit status $status"
 pictures

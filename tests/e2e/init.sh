@@ -97,8 +97,24 @@ for split in train dev; do for i in $(seq 40); do printf 'made\t%d\t\tred boxes 
 in_folder "$tmp/with" "$SPLITC" init texts.yaml --model huggingface:toy --data cola:.
 [ $rc = 0 ] && effective texts.yaml >"$tmp/written" || fail "init for texts: $rc: $(cat "$tmp/err")"
 for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2' '  tokens: 128'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
+! grep -q 'sgd and adam' "$tmp/with/texts.yaml" || fail 'a comment on other optimizers than adamw'
+grep -q ' lr: 0.001 ' "$tmp/with/texts.yaml" || fail "the rate of random weights: $(grep ' lr:' "$tmp/with/texts.yaml")"
 in_folder "$tmp/with" "$SPLITC" train texts.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for texts does not pass: $(cat "$tmp/err")"
+# Random weights learn with the rate that init writes; weights that have learned get a lower one.
+mkdir "$tmp/with/clear"
+jq -n --argjson size "$(jq length "$tmp/made/vocab.json")" '{model_type: "roberta", vocab_size: $size, hidden_size: 32, intermediate_size: 64,
+	num_hidden_layers: 3, num_attention_heads: 2, max_position_embeddings: 130, type_vocab_size: 1}' >"$tmp/with/clear/config.json"
+cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/clear"
+mkdir "$tmp/with/said"
+for split in train dev; do for i in $(seq 800); do echo "{\"text\": \"boxes $((i % 7)) of $([ $((i % 2)) = 0 ] && echo fish || echo red) $((i % 5))\", \"label\": $((i % 2))}"; done >"$tmp/with/said/$split.jsonl"; done
+in_folder "$tmp/with" "$SPLITC" init clear.yaml --model huggingface:clear --data text:said
+[ $rc = 0 ] || fail "init clear: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train clear.yaml --local --json
+[ $rc = 0 ] && tail -n 1 "$tmp/out" | jq -e '.test_acc > 0.9' >"$tmp/said" || fail "random weights do not learn: $(tail -n 1 "$tmp/out" | jq .test_acc)"
+cp "$tmp/with/runs/clear/model.safetensors" "$tmp/with/clear"
+in_folder "$tmp/with" "$SPLITC" init learned.yaml --model huggingface:clear --data text:said
+[ $rc = 0 ] && grep -q ' lr: 2e-05 ' "$tmp/with/learned.yaml" || fail "the rate of weights that have learned: $(grep ' lr:' "$tmp/with/learned.yaml")"
 # A network with few positions gets rows of at most that length.
 mkdir "$tmp/with/short"
 cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/short"

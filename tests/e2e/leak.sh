@@ -113,7 +113,7 @@ of=$tmp/A.yaml leak sites 0 --steps 400 --party "$tmp/B.yaml"
 cmp <(jq 'del(.site_a, .site_b, .site_b_columns)' "$tmp/sites/leak.json") <(jq . "$tmp/table/leak.json") || { diff <(jq 'del(.site_a, .site_b, .site_b_columns)' "$tmp/sites/leak.json") <(jq . "$tmp/table/leak.json"); fail 'a pair: the server sees something else'; }
 is sites '.site_a | .head_grad_one_example.value > 0.9 and .head_grad_clusters.value > 0.9 and .head_grad_neighbours.value > 0.9'
 is sites '.site_b.r2.value > 0.3 and .site_b.r2.value < .informed.r2.value and .site_b.found_again.low > .site_b.found_again.chance and .site_b_columns.a.value > 0.8'
-page sites 'learns of site B' 'Attacker site_b'
+page sites 'learns of member B' 'Attacker site_b'
 of=$tmp/B.yaml leak riap 0 --steps 400 --party "$tmp/A.yaml"
 cmp "$tmp/sites/leak.json" "$tmp/riap/leak.json" || fail "the order of a pair's configs counts"
 client sites-run "$tmp/A.yaml" --local --party "$tmp/B.yaml" --set train.epochs=2 || fail 'training of a pair'

@@ -60,7 +60,7 @@ jq -s --slurpfile eval "$tmp/eval.json" 'map(.logits[.label] as $x | (.logits | 
 
 # the same in the other formats
 predict csv --csv
-[ "$(head -n 1 "$tmp/csv.out")" = "sample,label,class,$(seq -s , -f 'probability_%g' 0 9),class_name" ] || fail "$(head -n 1 "$tmp/csv.out")"
+[ "$(head -n 1 "$tmp/csv.out")" = "sample,label,class,probability_airplane,$(printf 'probability_%s,' automobile bird cat deer dog frog horse ship truck)class_name" ] || fail "$(head -n 1 "$tmp/csv.out")"
 jq -r '[.sample, .label, .class] + .probabilities | map(tostring) | .[0:3] | join(",")' "$tmp/split.out" | diff - <(tail -n +2 "$tmp/csv.out" | cut -d , -f 1-3) ||
 	fail 'CSV and JSON differ'
 predict text

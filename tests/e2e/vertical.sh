@@ -192,6 +192,16 @@ join other B tables-A || fail "B's model with A's"
 cmp "$tmp/one.safetensors" "$tmp/other.safetensors" || fail 'it matters who joins the models'
 [ "$(predicted "$tmp/one.safetensors" | grep -c 'large\|small')" = 30 ] || fail 'the joined model predicts something else'
 diff <(predicted "$tmp/one.safetensors") <(predicted "$tmp/tables-local/model.safetensors") >"$tmp/differ" || fail "the joined model: $(head -n 4 "$tmp/differ")"
+# Its figures of the evaluated part are those of the run in one process, whoever asks. A alone knows no label.
+for pair in 'A B' 'B A'; do
+	"$SPLITC" eval "$tmp/tables-${pair% *}.yaml" --local --party "$tmp/tables-${pair#* }.yaml" --weights "$tmp/one.safetensors" --json 2>"$tmp/eval.log" | tail -n 1 |
+		jq -c '[.test_acc, .test_loss]' >"$tmp/figures"
+	jq -c 'select(.type == "epoch") | [.test_acc, .test_loss]' "$tmp/tables-local/log.jsonl" | tail -n 1 | cmp - "$tmp/figures" || fail "eval of both: $(cat "$tmp/figures" "$tmp/eval.log")"
+done
+"$SPLITC" eval "$tmp/tables-A.yaml" --party "$tmp/tables-B.yaml" 2>"$tmp/eval.log" && fail 'eval --party without --local' || status=$?
+[ $status = 64 ] || fail "eval --party without --local: $status"
+status=0
+"$SPLITC" predict "$tmp/tables-A.yaml" --local --weights "$tmp/one.safetensors" --csv 2>"$tmp/predict.log" | head -n 1 | grep -q '^sample,class,' && ! grep accuracy "$tmp/predict.log" || fail "A's own labels: $(cat "$tmp/predict.log")"
 ! join bad A tables-split-B && grep -q 'take both models of one run, after the same step' "$tmp/join.log" || fail "another run's model: $(cat "$tmp/join.log")"
 ! join bad A tables-A && grep -q "neither this run's model nor" "$tmp/join.log" || fail "A's model twice: $(cat "$tmp/join.log")"
 ! predicted "$tmp/tables-A/model.safetensors" && grep -q 'export CONFIG OUT --join FILE' "$tmp/predict.log" || fail "A's model alone: $(cat "$tmp/predict.log")"
@@ -459,7 +469,7 @@ for how in local link; do
 done
 [ "$(jq -c '.classes[1:5]' "$tmp/eval.json")" = '["k1","k2","3","4"]' ] || fail "names of classes: $(jq -c .classes "$tmp/eval.json")"
 cmp "$tmp/predicted-local" "$tmp/predicted-link" || fail 'predictions over a link are others'
-[ "$(grep -c 'k[012],' "$tmp/predicted-local")" = 24 ] || fail "predictions: $(head -n 3 "$tmp/predicted-local")"
+[ "$(sed 1d "$tmp/predicted-local" | grep -c 'k[012],')" = 24 ] || fail "predictions: $(head -n 3 "$tmp/predicted-local")"
 
 # Another run goes on with the same data alone, of whichever source.
 client_dies client.apply@5 changed "$tmp/wide.yaml" --set server="$endpoint" "${kept[@]}"

@@ -51,6 +51,6 @@ leak() { # NAME KEY=VALUE ARGUMENT…
 leak masks-leak threads=2 --steps 80
 jq -e '(.site_a.head_grad_masks | .value > .chance + 0.03 and .chance > 0.7 and .samples == 12) and .site_b.psnr_db.value > 0' "$tmp/masks-leak/leak.json" >"$tmp/out" ||
 	fail "masks: $(jq .site_a "$tmp/masks-leak/leak.json")"
-"$python" tests/golden/leak_page.py "$tmp/masks-leak" 'Attacker site_a' 'Only what site A finds was measured' || fail 'the page'
+"$python" tests/golden/leak_page.py "$tmp/masks-leak" 'Attacker site_a' 'Only what member A finds was measured' || fail 'the page'
 leak masks-frozen 'train.freeze=e0.*' --steps 2
 jq -e '.site_a == null and (.not_measured | any(startswith("Labels from head_grad: the head is frozen")))' "$tmp/masks-frozen/leak.json" >"$tmp/out" || fail 'a frozen head gets masks'

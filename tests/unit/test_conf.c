@@ -315,6 +315,7 @@ static void faults_in_sets(void **state)
 		{"listen=3", "--set listen: unknown key: it is of splits's config"},
 		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
+		{"epocs=3", "--set epocs: unknown key: did you mean train.epochs? valid here: server"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
 		{"train.zzzzzzz=3", " and others, which --print-config lists"},
 		{"train.metrics=roc",

@@ -340,12 +340,47 @@ static void numbers_have_centres(void **state)
 	}
 }
 
+static void dates_are_days(void **state)
+{
+	static const struct {
+		const char *cell;
+		enum sl_date_form form;
+		int64_t day; /* by Python's datetime */
+		int month, weekday;
+	} right[] = {
+		{"1970-01-01", SL_DATE_ISO, 0, 0, 4},
+		{"2024/2/29", SL_DATE_ISO, 19782, 1, 4},
+		{"31.12.1969", SL_DATE_DAY_FIRST, -1, 11, 3},
+		{"1/3/1900", SL_DATE_DAY_FIRST, -25508, 2, 4},
+		{"03-01-1900", SL_DATE_MONTH_FIRST, -25508, 2, 4},
+		{" 9999-12-31T23:59:59.9+14:00", SL_DATE_ISO, 2932896, 11, 5},
+	};
+	static const char *const none[] = {"",           "2024",        "24-12-31",   "2024-13-01", "2023-02-29",
+					   "1900-02-29", "2024-12-31x", "2024-12/31", "2024-1-",    "99999999999-01-01",
+					   "0999-01-01", "2024-00-10",  "2024-10-00", "-2024-1-1",  "2024-12-031"};
+	struct sl_date date;
+	char text[16];
+
+	for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+		assert_true(sl_date_read(right[i].cell, right[i].form, &date));
+		assert_int_equal(date.day, right[i].day);
+		assert_int_equal(date.month, right[i].month);
+		assert_int_equal(date.weekday, right[i].weekday);
+	}
+	for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+		for (int form = SL_DATE_ISO; form < SL_DATE_FORMS; form++)
+			assert_false(sl_date_read(none[i], (enum sl_date_form)form, &date));
+	assert_false(sl_date_read("12.31.2024", SL_DATE_MONTH_FIRST, &date));
+	sl_date_print(-25508, text);
+	assert_string_equal(text, "1900-03-01");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(dialects_are_one_table),   cmocka_unit_test(numbers_have_notations),
 		cmocka_unit_test(measurements_are_told_of), cmocka_unit_test(long_lines_are_the_files_fault),
-		cmocka_unit_test(numbers_have_centres),
+		cmocka_unit_test(numbers_have_centres),     cmocka_unit_test(dates_are_days),
 	};
 	int failed;
 

@@ -759,6 +759,8 @@ static void twelve_bits_in_sixteen_are_told_of(void **state)
 static void names_end_as_torchvision_wants(void **state)
 {
 	assert_true(sl_picture_name("a.JPG") && sl_picture_name("b.tiff") && sl_picture_name(".webp"));
+	assert_int_equal(sl_picture_stem("a.b.JPG"), 3);
+	assert_int_equal(sl_picture_stem("1.2.840.7"), 9); /* DICOM without an ending */
 	assert_false(sl_picture_name("a.gif") || sl_picture_name("jpg") || sl_picture_name("a.jpg.txt"));
 }
 

@@ -130,7 +130,7 @@ static void names_may_have_line_ends(void **state)
 			 "       2      1  0.8808  dog\n");
 	spec.format = SL_PREDICT_CSV;
 	spec.logits = true;
-	check_spec(spec, "sample,class,logit_0,logit_1,logit_2,class_name\n"
+	check_spec(spec, "sample,class,\"logit_cat\r\",logit_dog,\"logit_hen\nbrown\",class_name\n"
 			 "0,2,0,0,0.6931472,\"hen\nbrown\"\n"
 			 "1,0,1,-1,1,\"cat\r\"\n"
 			 "2,1,,2,0,dog\n");
