@@ -8,8 +8,10 @@
  *   6        only the updates of optimizers.
  * Ops: each runs on `chunk` rows, in memory of its own. Segments: the executor runs all chunks of the batch forward,
  * then all backward; "CPU min" is the least CPU time of all threads, forward and backward. Profile: each op as the
- * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor: the time of its
- * floating-point operations at PEAK_GFLOPS, or of its tensors at MEMORY_GBS, whichever is longer. Updates: a step of
+ * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor: the time of the kernel's
+ * floating-point operations (Winograd's has fewer than a direct sum) at the peak of this CPU and level, or of its
+ * tensors at the rate of memory, whichever is longer. Both are measured first, and printed: the product's own inner
+ * loop on data in the L1 cache, and a sum over arrays that no cache holds. Updates: a step of
  * each optimizer over as many weights as the model has: its least CPU time, and the bytes that it reads and writes for
  * a weight. */
 #include <inttypes.h>
@@ -22,11 +24,13 @@
 #include "common/base/pool.h"
 #include "common/conf/agreed.h"
 #include "common/exec/exec.h"
+#include "kernels/cpu/conv.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/level.h"
 #include "tests/bench/op_times.h"
 #include "tests/support/plan_open.h"
 
-enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
+enum { MAX_RUNS = 99 };
 
 enum { PROFILE = 5, UPDATES = 6 }; /* values of segments_only */
 
@@ -216,16 +220,86 @@ static void fill_weights(struct sl_exec *exec, const struct sl_plan *plan, const
 	free(w);
 }
 
-/* ---- ops of a segment as the executor calls them */
+/* ---- what the CPU can do */
 
-static double floor_ms(const struct op_profile *p, enum pass pass)
+struct peak {
+	double gflops, gbytes; /* a second, of one thread */
+};
+
+/* The inner loop of products of matrices, on a tile in the L1 cache. */
+static double measured_gflops(const struct sl_cpu_simd *simd)
 {
-	double flop = 2.0 * (double)sl_op_macs(p->op, p->op->in_shape[0].dim[0]) * (pass == BACKWARD ? 2 : 1);
+	enum { DEPTH = 128, CALLS = 400, RUNS = 40, FLOATS = 1 << 14 };
+	float *x = aligned_alloc(64, FLOATS * sizeof *x), *w = aligned_alloc(64, FLOATS * sizeof *w);
+	float *y = aligned_alloc(64, FLOATS * sizeof *y);
+	const float *from = x;
+	double least = 1e30;
 
-	return fmax(flop / PEAK_GFLOPS, p->bytes[pass] / MEMORY_GBS) * 1e-6;
+	for (int i = 0; i < FLOATS; i++) {
+		x[i] = w[i] = 0.5f;
+		y[i] = 0;
+	}
+	for (int r = 0; r < RUNS; r++) {
+		const double began = cpu_ms();
+
+		for (int i = 0; i < CALLS; i++)
+			simd->gemm_rows(y, simd->panel, &from, 1, DEPTH, DEPTH, w, simd->tile_rows, simd->panel, true,
+					&(struct sl_prefetch){0});
+		least = fmin(least, cpu_ms() - began);
+	}
+	free(x);
+	free(w);
+	free(y);
+	return 2e-6 * CALLS * DEPTH * simd->tile_rows * simd->panel / least;
 }
 
-static void print_profile(int chunks)
+/* Two arrays are read, and one is written. */
+static double measured_gbytes(const struct sl_cpu_simd *simd)
+{
+	enum { FLOATS = 24 << 20, RUNS = 6 };
+	float *x = malloc(2 * (size_t)FLOATS * sizeof *x);
+	double least = 1e30;
+
+	memset(x, 0, 2 * (size_t)FLOATS * sizeof *x);
+	for (int r = 0; r < RUNS; r++) {
+		const double began = cpu_ms();
+
+		simd->sum(x, x, x + FLOATS, FLOATS);
+		least = fmin(least, cpu_ms() - began);
+	}
+	free(x);
+	return 3 * sizeof(float) * 1e-6 * FLOATS / least;
+}
+
+static struct peak measure_peak(void)
+{
+	const struct sl_cpu_simd *simd = sl_cpu_level_choose()->simd;
+	const struct peak peak = {measured_gflops(simd), measured_gbytes(simd)};
+
+	printf("%s, one thread: products %.0f GFLOP/s, memory %.1f GB/s\n", simd->name, peak.gflops, peak.gbytes);
+	return peak;
+}
+
+/* ---- ops of a segment as the executor calls them */
+
+/* Multiplications and additions of the kernel that is used. */
+static double multiplied(const struct sl_op *op)
+{
+	const int64_t *in = op->in_shape[0].dim;
+
+	if (op->kind != SL_OP_CONV2D || !sl_conv_wino_takes(op))
+		return (double)sl_op_macs(op, in[0]);
+	return 36.0 * (double)(in[0] * ((in[1] + 3) / 4) * ((in[2] + 3) / 4) * in[3] * op->out_shape.dim[3]);
+}
+
+static double floor_ms(const struct op_profile *p, enum pass pass, const struct peak *peak)
+{
+	const double flop = 2 * multiplied(p->op) * (pass == BACKWARD ? 2 : 1);
+
+	return fmax(flop / peak->gflops, p->bytes[pass] / peak->gbytes) * 1e-6;
+}
+
+static void print_profile(int chunks, const struct peak *peak)
 {
 	char text[SL_SHAPE_TEXT];
 	double sum[PASSES] = {0}, floor[PASSES] = {0};
@@ -236,7 +310,7 @@ static void print_profile(int chunks)
 	for (int i = 0; i < n; i++) {
 		const struct op_profile *p = &op[i];
 		double f = p->ms[FORWARD] * chunks, b = p->ms[BACKWARD] * chunks;
-		double ff = floor_ms(p, FORWARD) * chunks, fb = floor_ms(p, BACKWARD) * chunks;
+		double ff = floor_ms(p, FORWARD, peak) * chunks, fb = floor_ms(p, BACKWARD, peak) * chunks;
 
 		printf("%-28s %-20s %8.2f %8.2f %8.2f %8.2f %6.1f  %s\n", p->op->name,
 		       sl_shape_text(&p->op->in_shape[0], text), f, ff, b, fb, f + b - ff - fb, family(p->op));
@@ -337,6 +411,7 @@ int main(int argc, char **argv)
 	struct sl_backend be;
 	struct sl_fail fail;
 	const char *reason;
+	struct peak peak = {0};
 
 	for (int i = 1; i < argc && i <= 6; i++)
 		*arg[i - 1] = atoi(argv[i]);
@@ -358,8 +433,10 @@ int main(int argc, char **argv)
 	printf("%s %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", network[0], set.image, set.image,
 	       set.batch, set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
-	if (set.segments_only == PROFILE)
+	if (set.segments_only == PROFILE) {
+		peak = measure_peak();
 		op_times_watch(&be);
+	}
 	if (!set.segments_only)
 		bench_ops(&be, plan, set.runs);
 	if (set.segments_only == UPDATES)
@@ -371,7 +448,7 @@ int main(int argc, char **argv)
 		    (set.segments_only == PROFILE && s == SL_MIDDLE))
 			bench_segment(&be, plan, (enum sl_segment)s, &set);
 	if (set.segments_only == PROFILE)
-		print_profile(set.batch / set.chunk);
+		print_profile(set.batch / set.chunk, &peak);
 	be.ops->close(&be);
 	sl_pool_close(pool);
 	sl_plan_close(plan);
