@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Events for TensorBoard: none by default; those of a run agree with its log. A run that is killed repeatedly and
 # resumed leaves one value per step, as TensorBoard reads its files; one that begins anew removes the old ones. With a
-# full disk the run continues.
+# full disk the run continues. MLflow gets the same values by examples/mlflow.py.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -65,6 +65,18 @@ agree killed
 [ "$(ls "$tmp/killed" | grep -c tfevents)" = 4 ] || fail 'not a file of each life'
 grep -q ' cut off$' "$tmp/killed.events" || fail 'no record was torn'
 [ "$(grep -c ' start ' "$tmp/killed.events")" = 4 ] || fail 'not a START of each life'
+
+# examples/mlflow.py sends the same log to a tracking server: each step's and epoch's values, twice into one experiment.
+port=$(free_port)
+python3 tests/e2e/serve/tracker.py "$port" "$tmp/tracked" &
+started+=("$!")
+wait_for 'no tracking server' eval "(: >/dev/tcp/127.0.0.1/$port) 2>/dev/null"
+for time in 1 2; do
+	python3 examples/mlflow.py "$tmp/killed" "http://127.0.0.1:$port" trial >"$tmp/mlflow.log" 2>&1 || fail "mlflow.py: $(tail -n 3 "$tmp/mlflow.log")"
+done
+grep -q ' values of 80 steps: run r1, FINISHED$' "$tmp/mlflow.log" || fail "mlflow.py: $(cat "$tmp/mlflow.log")"
+jq -r 'select(.[0] == "runs/log-batch") | .[1].metrics[] | select(.key == "step_loss") | "\(.step) \(.value)"' "$tmp/tracked" | sort -u -k1,1n >"$tmp/tracked.losses"
+jq -r 'select(.type == "step") | "\(.step) \(.loss)"' "$tmp/killed/log.jsonl" | sort -k1,1n | diff "$tmp/tracked.losses" - || fail 'mlflow.py sends other losses'
 
 # log.tensorboard needs log.dir.
 rc=0
