@@ -351,6 +351,18 @@ static void on_signal(void *arg, int signum)
 
 /* ---- from the first step to the last ---- */
 
+/* A member that ended before its first checkpoint comes as the same one, so that it gets the state of a run that the
+ * others have done meanwhile. */
+static enum sl_recover_as begins_as(const struct drive *d)
+{
+	const struct sl_conf_client *conf = d->setup->conf;
+
+	if (d->options->resume)
+		return SL_RECOVER_FILES;
+	return conf->agreed.share.group[0] && !d->options->fresh && !sl_past_run(conf->log.dir).model ? SL_RECOVER_SAME
+												      : SL_RECOVER_ANEW;
+}
+
 static enum sl_err open_all(struct drive *d)
 {
 	static const struct sl_recover_events events = {on_missed, on_kept};
@@ -359,8 +371,7 @@ static enum sl_err open_all(struct drive *d)
 
 	sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
 	if (!err)
-		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
-				      d->fail);
+		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, begins_as(d), &events, d, d->fail);
 	if (!err && train && d->setup->conf->log.dir[0])
 		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_written, d, d->fail);
 	if (!err && train && d->setup->conf->train.audit_every)

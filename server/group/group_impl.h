@@ -325,8 +325,10 @@ void sl_group_free_trunk(struct sl_group *group); /* nothing of the group may ru
 /* group_ranks.c, on the loop: whether this rank serves such a member. MISMATCH, BUSY. */
 enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const struct sl_agreed *agreed,
 				    struct sl_fail *fail) SL_MUST_CHECK;
-/* group_owner.c. The member begins anew, and not the run of the group: it has done that one, or the group's run is done
- * and has another length. Not beside a job. */
+/* group_owner.c. The member begins anew, and is not the one that the seat belongs to. */
+bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello *hello);
+/* Such a member begins not the run of the group: it has done that one, or the group's run is done and has another
+ * length. Not beside a job. */
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello);
 
 #endif

@@ -104,6 +104,11 @@ void sl_group_note_owner(struct sl_group *g, int k)
 	seat->owner = seat->m->owner;
 }
 
+bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello *hello)
+{
+	return sl_hello_is_new(hello) && memcmp(g->seat[k].session, hello->session, sizeof hello->session) != 0;
+}
+
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello)
 {
 	const struct sl_records *r = &g->trunk.r;
@@ -111,6 +116,7 @@ bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_he
 
 	for (int j = 0; j < g->n; j++)
 		over = over || (r->seat[j].state == SL_SEAT_DONE && r->seat[j].ends_at == r->done);
-	return sl_hello_is_new(hello) && (r->seat[k].state == SL_SEAT_DONE || (over && hello->run_steps != r->done &&
-									       hello->run_steps != r->seat[k].ends_at));
+	return sl_group_begins_anew(g, k, hello) &&
+	       (r->seat[k].state == SL_SEAT_DONE ||
+		(over && hello->run_steps != r->done && hello->run_steps != r->seat[k].ends_at));
 }
