@@ -33,6 +33,7 @@ struct sl_group_member {
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
 	uint64_t asked;    /* the step before which its head and tail were asked for */
+	int64_t away_s;    /* when its last link ended; 0: it has had none since this server knows the group */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
@@ -157,10 +158,11 @@ struct sl_group {
 	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
 	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
 	uint64_t wait_ms;  /* since when a member waits for a group that is not complete; 0: none does */
+	uint64_t here_ms;  /* when a member was last seen here */
 	unsigned listed;   /* by which of groups->lists its seats are */
 	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
-	bool said_short;   /* the log says that there are too few members to go on */
 	int said_owed;     /* the member of whom the log says that it is owed the step; -1: none */
+	char waits[400];   /* for whom it waits behind its step, as its members have heard; "": for nobody */
 	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */
 	struct sl_job job;

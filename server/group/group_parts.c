@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "common/base/grow.h"
 #include "common/base/log.h"
 #include "server/group/group_impl.h"
@@ -32,23 +34,28 @@ static bool is_off(const struct sl_group *g, int k)
 }
 
 /* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}, with
- * "off": true for a member that was taken off the list. NULL: no memory. The caller frees it. */
+ * "off": true for a member that was taken off the list, and "waits": "2" while it waits for that one. NULL: no memory.
+ * The caller frees it. */
 static char *write_record(const struct sl_group *g)
 {
+	json_t *text = g->waits[0] ? json_string(g->waits) : NULL;
+	char *waits = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
 	struct sl_buf absent = {0};
 	char *out = NULL;
 	size_t cap = 0, at = 0;
 
 	if (!sl_group_log_text(&g->log, g->n, &absent) &&
-	    sl_grow(&out, &cap, absent.len + 200 + 80 * (size_t)g->n, 1)) {
+	    sl_grow(&out, &cap, absent.len + 200 + (waits ? strlen(waits) : 0) + 80 * (size_t)g->n, 1)) {
 		at += (size_t)snprintf(out, cap, "{\"steps\":%" PRIu64 ",\"least\":%g,\"absent\":\"%s\",\"members\":[",
 				       g->log.end, g->agreed.share.least, (const char *)absent.data);
 		for (int k = 0; k < g->n; k++)
 			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f%s}",
 					       k ? "," : "", steps_of(g, k), rows_percent(g, k),
 					       is_off(g, k) ? ",\"off\":true" : "");
-		snprintf(out + at, cap - at, "]}");
+		snprintf(out + at, cap - at, "]%s%s}", waits ? ",\"waits\":" : "", waits ? waits : "");
 	}
+	free(waits);
+	json_decref(text);
 	free(absent.data);
 	return out;
 }

@@ -53,6 +53,7 @@ struct sim_proc {
 	bool fresh, done;   /* its next start is with --fresh; it has ended its run */
 	bool longer, asks;  /* of SIM_LONGER: it was done once; its next start says whether it is done again */
 	bool loses, claims; /* before its next start, or link: as its fault says */
+	uint64_t claimed;   /* in its last link, where it held less; 0: it claimed nothing */
 	bool left;          /* of SIM_ABSENT: its group goes on without it, and refuses it */
 	char *stack;
 	ucontext_t context;
