@@ -306,8 +306,10 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. */
+/* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. is_off: this one
+ * is. */
 void sl_group_take_off(struct sl_group *group);
+bool sl_group_is_off(const struct sl_group *group, int k);
 /* group_report.c: the report that a member has just sent. */
 void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
 /* group_parts.c, without other ranks: tells member k, or all (-1), who took part in its steps; logs it. */

@@ -25,14 +25,6 @@ static double rows_percent(const struct sl_group *g, int k)
 	return all ? 100.0 * (double)g->trunk.r.seat[k].rows / (double)all : 0;
 }
 
-/* It was taken off the list of clients: it is done before its run's end. */
-static bool is_off(const struct sl_group *g, int k)
-{
-	const struct sl_record *s = &g->trunk.r.seat[k];
-
-	return s->state == SL_SEAT_DONE && s->number < s->ends_at;
-}
-
 /* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}, with
  * "off": true for a member that was taken off the list, and "waits": "2" while it waits for that one. NULL: no memory.
  * The caller frees it. */
@@ -51,7 +43,7 @@ static char *write_record(const struct sl_group *g)
 		for (int k = 0; k < g->n; k++)
 			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f%s}",
 					       k ? "," : "", steps_of(g, k), rows_percent(g, k),
-					       is_off(g, k) ? ",\"off\":true" : "");
+					       sl_group_is_off(g, k) ? ",\"off\":true" : "");
 		snprintf(out + at, cap - at, "]%s%s}", waits ? ",\"waits\":" : "", waits ? waits : "");
 	}
 	free(waits);
@@ -97,7 +89,7 @@ void sl_group_say_parts(const struct sl_group *g)
 				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
 				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", k ? "," : "", k,
-				       100 * part, rows_percent(g, k), is_off(g, k) ? " (taken off the list)" : "");
+				       100 * part, rows_percent(g, k), sl_group_is_off(g, k) ? " (taken off the list)" : "");
 	}
 	sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name, g->log.end,
 	       list);
