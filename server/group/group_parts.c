@@ -89,7 +89,8 @@ void sl_group_say_parts(const struct sl_group *g)
 				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
 				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", k ? "," : "", k,
-				       100 * part, rows_percent(g, k), sl_group_is_off(g, k) ? " (taken off the list)" : "");
+				       100 * part, rows_percent(g, k),
+				       sl_group_is_off(g, k) ? " (taken off the list)" : "");
 	}
 	sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name, g->log.end,
 	       list);
