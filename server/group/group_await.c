@@ -91,30 +91,21 @@ void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
 	g->t.seat[k].tired = false;
 }
 
-/* Members that are here, and can take part in steps; *waits: the run of one of them is not over. */
-static int count_here(const struct sl_group *g, bool *waits)
+/* Members that are here, if these are fewer than share.quorum and one of them has steps to do; else -1. */
+static int too_few(const struct sl_group *g)
 {
+	bool waits = false;
 	int here = 0;
 
-	*waits = false;
-	for (int k = 0; k < g->n; k++) {
+	for (int k = 0; k < g->n && g->t.open && !sl_trunk_needs_all(&g->t); k++) {
 		const struct sl_seat *s = &g->t.seat[k];
 
 		if (s->link == SL_LINK_NONE || s->state == SL_SEAT_DONE)
 			continue;
 		here++;
-		*waits = *waits || !s->ends_at || g->t.step < s->ends_at;
+		waits = waits || !s->ends_at || g->t.step < s->ends_at;
 	}
-	return here;
-}
-
-/* The next step waits for share.quorum. */
-static bool is_short(const struct sl_group *g)
-{
-	bool waits;
-	const int here = count_here(g, &waits);
-
-	return !sl_trunk_needs_all(&g->t) && g->t.open && waits && here < sl_trunk_least(&g->t);
+	return waits && here < sl_trunk_least(&g->t) ? here : -1;
 }
 
 /* Whether the others wait for the member, or would. */
@@ -122,7 +113,7 @@ static bool is_missed(const struct sl_group *g, int k)
 {
 	return g->t.seat[k].state == SL_SEAT_IN ||
 	       (g->t.seat[k].state != SL_SEAT_DONE &&
-		(is_short(g) || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open))) ||
+		(too_few(g) >= 0 || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open))) ||
 	       sl_trunk_owes(&g->t, k);
 }
 
@@ -167,7 +158,7 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 {
 	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000;
 	char missing[400];
-	bool waits = is_short(g), refused, here = g->groups->ranks;
+	bool waits = too_few(g) >= 0, refused, here = g->groups->ranks;
 
 	for (int k = g->first; k < g->end; k++) {
 		here = here || g->t.seat[k].link != SL_LINK_NONE;
@@ -384,30 +375,27 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	const int owed = find_owed(g);
+	const int owed = find_owed(g), here = owed < 0 ? too_few(g) : -1;
 	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
-	const bool lacks_quorum = owed < 0 && is_short(g);
 	char missing[sizeof g->waits] = "", text[48];
-	bool waits;
 
-	if (owed >= 0 || lacks_quorum)
+	if (owed >= 0 || here >= 0)
 		(void)list_missing(g, missing, sizeof missing);
-	if (owed >= 0 && owed != g->said_owed)
-		sl_log(SL_LOG_WARN, "group-owes",
-		       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
-		       " of %" PRIu64 " steps so far, and share.least is %g",
-		       g->name, g->t.step, owed, ends_at ? "is away" : "has never come", since(&g->member[owed], text),
-		       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
-	g->said_owed = owed;
-	if (lacks_quorum && strcmp(missing, g->waits) != 0)
-		sl_log_limited(SL_LOG_WARN, "group-short",
-			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "
-			       "missing are %s",
-			       g->name, g->t.step, count_here(g, &waits), sl_plural(count_here(g, &waits)),
-			       sl_trunk_least(&g->t), missing);
 	if (strcmp(missing, g->waits) == 0)
 		return;
 	memcpy(g->waits, missing, sizeof g->waits);
+	if (owed >= 0)
+		sl_log_limited(SL_LOG_WARN, "group-owes",
+			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
+			       " of %" PRIu64 " steps so far, and share.least is %g",
+			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
+			       since(&g->member[owed], text), g->t.step - g->t.seat[owed].missed, g->t.step,
+			       g->t.least);
+	else if (here >= 0)
+		sl_log_limited(SL_LOG_WARN, "group-short",
+			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "
+			       "missing are %s",
+			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t), missing);
 	sl_group_tell_record(g, -1);
 }
 

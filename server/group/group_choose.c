@@ -98,7 +98,7 @@ static uint64_t run_steps_of(const struct sl_group *g)
 	return g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file) ? file : 0;
 }
 
-void sl_group_list_stored(struct sl_group *g)
+static void list_stored(struct sl_group *g)
 {
 	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
 	uint64_t file = UINT64_MAX;
@@ -142,7 +142,7 @@ static bool is_another_run(struct sl_group *g)
 {
 	if (!seem_to_begin_another(g))
 		return false;
-	sl_group_list_stored(g);
+	list_stored(g);
 	read_records(g); /* whose the seats are */
 	return seem_to_begin_another(g);
 }
@@ -319,7 +319,7 @@ static enum sl_err choose_held(struct sl_group *g, uint64_t *step, struct sl_fai
 	int n, i;
 
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
-	sl_group_list_stored(g);
+	list_stored(g);
 	read_records(g);
 	g->odd = find_stranger(g, fail);
 	if (g->odd >= 0) /* the other ranks wait */

@@ -161,7 +161,6 @@ struct sl_group {
 	uint64_t here_ms;  /* when a member was last seen here */
 	unsigned listed;   /* by which of groups->lists its seats are */
 	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
-	int said_owed;     /* the member of whom the log says that it is owed the step; -1: none */
 	char waits[400];   /* for whom it waits behind its step, as its members have heard; "": for nobody */
 	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */

@@ -54,7 +54,6 @@ bool sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_forget_codecs(struct sl_group *group, int k); /* group_choose.c: those of k's session and seat */
-void sl_group_list_stored(struct sl_group *group);          /* sets trunk.r.stored */
 /* group_step.c: the jobs APPLY and CATCH_UP. */
 void sl_group_run_apply(struct sl_group *group);
 void sl_group_run_catch_up(struct sl_group *group);
