@@ -52,6 +52,10 @@ static void note_log(const struct sl_group_log *l)
 	struct sl_buf text = {0};
 
 	sim.steps = l->end;
+	for (int k = 0; k < sim.members; k++)
+		sim.part[k] = l->end ? 1 - (double)sl_group_log_missed(l, k) / (double)l->end : 0;
+	if (sim.days)
+		return;
 	if (sl_group_log_text(l, sim.members, &text) == SL_OK)
 		snprintf(sim.absent, sizeof sim.absent, "%s", (const char *)text.data);
 	free(text.data);
@@ -99,7 +103,7 @@ void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	const unsigned all = 1u << SIM_SERVES | ((1u << t->n) - 1);
 
-	if (!sl_trunk_needs_all(t)) { /* its members' files do not decide */
+	if (!sl_trunk_needs_all(t) || sim.days) { /* its members' files do not decide */
 		__real_sl_trunk_opens(t, step);
 		return;
 	}

@@ -64,7 +64,7 @@ static int lines(json_t **last)
 
 #define FIGURES(step, samples, loss, correct, scores)                                                                  \
 	"{\"step\":" step ",\"samples\":" samples ",\"loss\":" loss ",\"correct\":" correct ",\"scores\":{" scores "}" \
-														   "}"
+	"}"
 static char too_long[1100];
 
 /* What member 1 says, signed by the session of `by` as that of `as`, and the answer. */
