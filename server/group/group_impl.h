@@ -55,7 +55,7 @@ struct sl_group_seat {
 };
 
 enum {
-	SL_GROUP_MEANS = 64,
+	SL_GROUP_MEANS = 3,             /* of the step under way, and of two that a late member may still need */
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
 
@@ -73,7 +73,6 @@ struct sl_group_ends {
 	size_t bound;        /* most bytes of a run */
 	struct sl_buf state; /* those before step `state_of`, given in `state_branch`, from the store; empty: none */
 	uint64_t state_of, state_branch;
-	uint64_t from;                                    /* the means of earlier steps are gone */
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next; /* next: of the step under way */
 };
 
