@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "common/base/grow.h"
 #include "common/base/log.h"
+#include "common/telemetry/json.h"
 #include "server/group/group_impl.h"
 
 static uint64_t steps_of(const struct sl_group *g, int k)
@@ -30,24 +28,21 @@ static double rows_percent(const struct sl_group *g, int k)
  * The caller frees it. */
 static char *write_record(const struct sl_group *g)
 {
-	json_t *text = g->waits[0] ? json_string(g->waits) : NULL;
-	char *waits = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
 	struct sl_buf absent = {0};
-	char *out = NULL;
-	size_t cap = 0, at = 0;
+	json_t *members = json_array(), *root = NULL;
+	char *out;
 
-	if (!sl_group_log_text(&g->log, g->n, &absent) &&
-	    sl_grow(&out, &cap, absent.len + 200 + (waits ? strlen(waits) : 0) + 80 * (size_t)g->n, 1)) {
-		at += (size_t)snprintf(out, cap, "{\"steps\":%" PRIu64 ",\"least\":%g,\"absent\":\"%s\",\"members\":[",
-				       g->log.end, g->agreed.share.least, (const char *)absent.data);
-		for (int k = 0; k < g->n; k++)
-			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f%s}",
-					       k ? "," : "", steps_of(g, k), rows_percent(g, k),
-					       sl_group_is_off(g, k) ? ",\"off\":true" : "");
-		snprintf(out + at, cap - at, "]%s%s}", waits ? ",\"waits\":" : "", waits ? waits : "");
-	}
-	free(waits);
-	json_decref(text);
+	for (int k = 0; k < g->n; k++)
+		json_array_append_new(members, json_pack("{sIsfso*}", "steps", (json_int_t)steps_of(g, k), "rows",
+							 round(10 * rows_percent(g, k)) / 10, "off",
+							 sl_group_is_off(g, k) ? json_true() : NULL));
+	if (!sl_group_log_text(&g->log, g->n, &absent))
+		root = json_pack("{sIsfsssOso*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
+				 "absent", (const char *)absent.data, "members", members, "waits",
+				 g->waits[0] ? sl_json_text(g->waits) : NULL);
+	out = sl_json_dump(root, JSON_COMPACT);
+	json_decref(members);
+	json_decref(root);
 	free(absent.data);
 	return out;
 }
