@@ -74,10 +74,10 @@ build-tests: $(if $(SAN),,$(call needs,simulated,$(PAIR_SIM)))
 $(PAIR_SIM): $(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL) $(LIB)
 	$(call link,$(TEST_LDFLAGS) $(PAIR_SIM_WRAP))
 
-sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip KINDS=FULL,TERM FAULTS=6; SEED=7 [KEEP=1,4] [TRACE=1])
+sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills, power cuts (JOBS=1 ROW=clip KINDS=FULL,TERM FAULTS=6; SEED=7 [KEEP=1,4] [TRACE=1]); DAYS=10: long outages of a group's sites
 	@SPLITC=$(B)/splitc $(PAIR_SIM) $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))) \
 		$(if $(ROW),--row $(ROW)) $(if $(JOBS),--jobs $(JOBS)) $(if $(filter undefined,$(origin KEEP)),,--keep '$(KEEP)') $(if $(TRACE),--trace) \
-		$(if $(KINDS),--kinds $(KINDS)) $(if $(FAULTS),--faults $(FAULTS))
+		$(if $(KINDS),--kinds $(KINDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(DAYS),--days $(DAYS))
 mixed: all fail $(E2E_TOOLS) ## configs whose keys are drawn: link = local, resume, eval, predict (SEED=1000 COUNT=3000; JOBS=2 KEEP=1 REFUSALS=1)
 	@$(if $(JOBS),JOBS=$(JOBS)) $(if $(KEEP),KEEP=1) $(if $(REFUSALS),REFUSALS=1) python3 tests/mixed/mixed.py $(B) $(or $(SEED),1000) $(or $(COUNT),3000)
 sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)

@@ -86,6 +86,11 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 	return err;
 }
 
+enum sl_err sl_run_secret_find(const char *dir, struct sl_secret *out, struct sl_fail *fail)
+{
+	return sl_run_secret_read(dir, out, fail) ? sl_secret_make(out, fail) : SL_OK;
+}
+
 void sl_run_secret_remove(const char *dir)
 {
 	char path[PATH_MAX];

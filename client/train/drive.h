@@ -10,10 +10,10 @@ struct sl_phase_end; /* phase.h */
 
 struct sl_drive_options {
 	bool eval_only;
-	bool resume;                /* go on from the newest checkpoint of log.dir; over a link only */
-	bool fresh;                 /* replace a run that log.dir holds; only a local group looks at it */
-	const char *absent;         /* for a local group: the list of --absent (absent.h); NULL: nobody */
-	bool json;                  /* the summary goes to stdout as JSON */
+	bool resume;        /* go on from the newest checkpoint of log.dir; over a link only */
+	bool fresh;         /* replace a run that log.dir holds; a local group, and a member of a group, look at it */
+	const char *absent; /* for a local group: the list of --absent (absent.h); NULL: nobody */
+	bool json;          /* the summary goes to stdout as JSON */
 	struct sl_phase_end *end;   /* for a local run with phases: what a phase hands to the next; else NULL */
 	struct sl_predict *predict; /* with eval_only: prints a line per sample in place of the summary; else NULL */
 };

@@ -355,12 +355,14 @@ static enum sl_err open_all(struct drive *d)
 {
 	static const struct sl_recover_events events = {on_missed, on_kept};
 	bool train = !d->options->eval_only;
+	/* A member that ended before its first checkpoint gets the state of a run that others have done meanwhile. */
+	const bool same = d->setup->conf->agreed.share.group[0] && !d->options->fresh;
+	const enum sl_recover_as as = d->options->resume ? SL_RECOVER_FILES : same ? SL_RECOVER_SAME : SL_RECOVER_ANEW;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 
 	sl_weights_hash_packed(&d->setup->weights, &d->setup->plan->segment[SL_MIDDLE], d->first_hash);
 	if (!err)
-		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, d->options->resume, &events, d,
-				      d->fail);
+		err = sl_recover_open(&d->recover, d->loop, d->setup, d->run, train, as, &events, d, d->fail);
 	if (!err && train && d->setup->conf->log.dir[0])
 		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_written, d, d->fail);
 	if (!err && train && d->setup->conf->train.audit_every)

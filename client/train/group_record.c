@@ -21,6 +21,16 @@ json_t *sl_group_record_read(const char *text)
 	return NULL;
 }
 
+bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT])
+{
+	json_t *record = sl_group_record_read(text);
+	const char *waits = json_string_value(json_object_get(record, "waits"));
+
+	snprintf(out, SL_STATUS_TEXT, "%.*s", SL_STATUS_TEXT - 1, waits ? waits : "");
+	json_decref(record);
+	return out[0];
+}
+
 static double part_of(const json_t *record, size_t k)
 {
 	const json_t *member = json_array_get(json_object_get(record, "members"), k);

@@ -110,7 +110,7 @@ static void on_written(void *arg)
 }
 
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
-			    const struct sl_training *run, bool keep, bool resume,
+			    const struct sl_training *run, bool keep, enum sl_recover_as as,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
 	static const struct sl_archive_events archive_events = {sync_log, on_missed, on_written};
@@ -124,11 +124,11 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	r->arg = arg;
 	r->dir = keep ? setup->conf->log.dir : "";
 	err = sl_archive_open(&r->archive, loop, r->dir, setup->conf->watchdog_s, &archive_events, r, fail);
-	if (!err && resume)
+	if (!err && as == SL_RECOVER_FILES)
 		err = find_session(r, sl_training_state(run).total_steps, fail);
 	else if (!err)
-		err = sl_secret_make(&r->secret, fail);
-	r->unkept = !resume;
+		err = sl_run_secret_find(as == SL_RECOVER_SAME ? r->dir : "", &r->secret, fail);
+	r->unkept = as != SL_RECOVER_FILES;
 	if (err) {
 		sl_recover_close(r);
 		return err;

@@ -21,10 +21,12 @@ struct sl_recover_events {
 	void (*written)(void *arg);
 };
 
-/* resume: the session, and its checkpoints, are those of log.dir; each file is read once here, with the errors of
- * sl_last_run_read. Otherwise a new session. Without `keep`, or with an empty log.dir, nothing is kept on disk. */
+/* ANEW: a new session. SAME: that whose secret is in log.dir, if there is one; it has no checkpoint. FILES: that
+ * session with its checkpoints; each file is read once, with the errors of sl_last_run_read. */
+enum sl_recover_as { SL_RECOVER_ANEW, SL_RECOVER_SAME, SL_RECOVER_FILES };
+/* Without `keep`, or with an empty log.dir, nothing is kept on disk. */
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
-			    const struct sl_training *run, bool keep, bool resume,
+			    const struct sl_training *run, bool keep, enum sl_recover_as as,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_recover_close(struct sl_recover *r); /* after sl_recover_settle; NULL is fine */
 

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "client/figures/metric.h"
+#include "client/train/group_record.h"
 #include "common/base/clock.h"
 #include "common/base/diskspace.h"
+#include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
 
@@ -63,11 +65,14 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 static void take_record(struct sl_training_link *link, const char *now)
 {
 	char *copy = now && (!link->record || strcmp(now, link->record) != 0) ? strdup(now) : NULL;
+	char waits[SL_STATUS_TEXT];
 
 	if (!copy)
 		return;
 	free(link->record);
 	link->record = copy;
+	if (sl_group_record_waits(copy, waits))
+		sl_log_limited(SL_LOG_WARN, "group-waits", "the group waits for member %s", waits);
 }
 
 void sl_report_count(struct sl_training_link *link, struct sl_remote *remote)
@@ -104,6 +109,7 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 	sl_hex16(name, out->id);
 	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else the phase is "connect", as before the first link */
 		PUT(out->phase, "%s", phase(s));
+		(void)sl_group_record_waits(link->record, out->missing);
 		out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
 		out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
 	}

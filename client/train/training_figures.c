@@ -1,9 +1,11 @@
 /* The figures of an evaluation, as a member of a group reports them to its server (share.report). */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/train/training_run.h"
+#include "common/base/log.h"
 #include "common/telemetry/json.h"
 
 /* A loss per label and a label per sample: only so do figures of members add up by their samples. */
@@ -39,6 +41,13 @@ bool sl_training_figures(struct sl_training *r, char out[SL_WIRE_REPORT + 1])
 	const bool fits = text && strlen(text) <= SL_WIRE_REPORT_MOST;
 
 	r->report_due = false;
+	if (text && !fits && !r->said_long)
+		sl_log(SL_LOG_WARN, "report-too-long",
+		       "the figures of step %" PRIu64
+		       " are %zu bytes, and a report has at most %d: the server does not "
+		       "get such ones; fewer train.metrics would fit",
+		       t->test_step, strlen(text), SL_WIRE_REPORT_MOST);
+	r->said_long = r->said_long || (text && !fits);
 	if (fits)
 		memcpy(out, text, strlen(text) + 1);
 	free(text);

@@ -47,6 +47,7 @@ struct sl_training {
 	struct sl_jsonl_step last; /* unknown if it is of another step than the last */
 	uint64_t skipped_in_row;
 	bool best_due, report_due; /* report_due: the last evaluation's figures were not reported */
+	bool said_long;            /* a warning says that some were too long for that */
 	struct mark mark;
 	struct sl_traffic traffic[SL_WAYS], before[SL_WAYS]; /* of the run; of processes before this one */
 	uint64_t linked_train_samples, linked_eval_samples;  /* of this process: what its links have carried */

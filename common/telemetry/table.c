@@ -257,6 +257,10 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 			s->evaluated_step, s->dcor_squared);
 	if (s->members)
 		print_group(file, s);
+	if (!s->members && s->missing[0]) {
+		print_text(file, "  its group waits for member ", s->missing);
+		fputc('\n', file);
+	}
 	if (s->end_grad_bytes || s->end_mean_bytes)
 		print_ends(file, s);
 	if (s->memory_bytes)

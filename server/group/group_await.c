@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/log.h"
 #include "common/link/loop.h"
@@ -90,11 +91,42 @@ void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
 	g->t.seat[k].tired = false;
 }
 
+/* Members that are here, if these are fewer than share.quorum and one of them has steps to do; else -1. */
+static int too_few(const struct sl_group *g)
+{
+	bool waits = false;
+	int here = 0;
+
+	for (int k = 0; k < g->n && g->t.open && !sl_trunk_needs_all(&g->t); k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
+		if (s->link == SL_LINK_NONE || s->state == SL_SEAT_DONE)
+			continue;
+		here++;
+		waits = waits || !s->ends_at || g->t.step < s->ends_at;
+	}
+	return waits && here < sl_trunk_least(&g->t) ? here : -1;
+}
+
 /* Whether the others wait for the member, or would. */
 static bool is_missed(const struct sl_group *g, int k)
 {
-	return g->t.seat[k].state == SL_SEAT_IN || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open) ||
+	return g->t.seat[k].state == SL_SEAT_IN ||
+	       (g->t.seat[k].state != SL_SEAT_DONE &&
+		(too_few(g) >= 0 || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open))) ||
 	       sl_trunk_owes(&g->t, k);
+}
+
+/* Of a member that was here, and was not refused since. */
+static const char *since(const struct sl_group_member *p, char out[48])
+{
+	const time_t away = (time_t)p->away_s;
+	struct tm tm;
+
+	out[0] = '\0';
+	if (away && !p->refused[0])
+		strftime(out, 48, " (since %Y-%m-%d %H:%M UTC)", gmtime_r(&away, &tm));
+	return out;
 }
 
 /* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
@@ -109,13 +141,14 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 		const struct sl_group_member *p = &g->member[k];
 		const bool was_refused = p->refused[0] != '\0';
 		const bool is_done = g->t.seat[k].state == SL_SEAT_DONE && !g->t.open;
+		char text[48];
 		int n;
 
 		if (p->m || (!was_refused && !is_missed(g, k) && !is_done))
 			continue;
 		refused = refused || was_refused;
-		n = snprintf(out + at, size - at, "%s%d%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
-			     p->refused, was_refused ? ")" : "");
+		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
+			     p->refused, was_refused ? ")" : "", since(p, text));
 		at += (size_t)n;
 	}
 	return refused;
@@ -125,11 +158,17 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 {
 	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000;
 	char missing[400];
-	bool waits = false, refused;
+	bool waits = too_few(g) >= 0, refused, here = g->groups->ranks;
 
-	for (int k = g->first; k < g->end; k++)
+	for (int k = g->first; k < g->end; k++) {
+		here = here || g->t.seat[k].link != SL_LINK_NONE;
 		waits = waits || (g->t.open ? sl_trunk_owes(&g->t, k) && g->t.seat[k].link == SL_LINK_NONE
 					    : g->t.seat[k].link == SL_LINK_JOINING);
+	}
+	if (g->t.open && !here && now - g->here_ms < GATHERS_MS) /* a member that waits makes its link anew */
+		return false;
+	g->here_ms = now;
+	waits = waits && here;
 	if (!waits || !g->wait_ms)
 		g->wait_ms = waits ? now : 0;
 	if (!waits || !patience_ms || now - g->wait_ms < patience_ms)
@@ -336,26 +375,28 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	const int owed = find_owed(g);
+	const int owed = find_owed(g), here = owed < 0 ? too_few(g) : -1;
 	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
-	int here = 0;
-	bool is_short;
+	char missing[sizeof g->waits] = "", text[48];
 
-	if (owed >= 0 && owed != g->said_owed)
-		sl_log(SL_LOG_WARN, "group-owes",
-		       "group %s waits behind step %" PRIu64 " for member %d, which %s: it has %" PRIu64 " of %" PRIu64
-		       " steps so far, and share.least is %g",
-		       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
-		       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
-	g->said_owed = owed;
-	for (int k = 0; k < g->n; k++)
-		here += g->member[k].m != NULL;
-	is_short = !sl_trunk_needs_all(&g->t) && g->t.open && owed < 0 && here && here < sl_trunk_least(&g->t);
-	if (is_short && !g->said_short)
+	if (owed >= 0 || here >= 0)
+		(void)list_missing(g, missing, sizeof missing);
+	if (strcmp(missing, g->waits) == 0)
+		return;
+	memcpy(g->waits, missing, sizeof g->waits);
+	if (owed >= 0)
+		sl_log_limited(SL_LOG_WARN, "group-owes",
+			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
+			       " of %" PRIu64 " steps so far, and share.least is %g",
+			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
+			       since(&g->member[owed], text), g->t.step - g->t.seat[owed].missed, g->t.step,
+			       g->t.least);
+	else if (here >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-short",
-			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d",
-			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t));
-	g->said_short = is_short;
+			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "
+			       "missing are %s",
+			       g->name, g->t.step, here, sl_plural(here), sl_trunk_least(&g->t), missing);
+	sl_group_tell_record(g, -1);
 }
 
 /* ---- the end of members' runs

@@ -98,9 +98,31 @@ static uint64_t run_steps_of(const struct sl_group *g)
 	return g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file) ? file : 0;
 }
 
+static void list_stored(struct sl_group *g)
+{
+	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
+	uint64_t file = UINT64_MAX;
+
+	g->trunk.r.stored = g->stored;
+	g->trunk.r.n_stored = 0;
+	while (g->trunk.keep.dir[0] && g->trunk.r.n_stored < most &&
+	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
+		g->stored[g->trunk.r.n_stored++] = file;
+}
+
+/* Sets the records by the newest file that can be read, for those that are done, and not here. */
+static void read_records(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	for (int i = 0; i < g->trunk.r.n_stored; i++)
+		if (!sl_exec_set_done(g->trunk.exec, g->stored[i]) && !sl_group_read(g, g->stored[i], &why))
+			return;
+}
+
 /* Members have done the run in the store, and all that are here begin another one: they have done it, too, or have a
  * run of another length. One that has not done it otherwise gets its last state. */
-static bool is_another_run(const struct sl_group *g)
+static bool seem_to_begin_another(const struct sl_group *g)
 {
 	const uint64_t steps = run_steps_of(g);
 	bool done = false;
@@ -110,10 +132,19 @@ static bool is_another_run(const struct sl_group *g)
 		const struct sl_hello *h = g->seat[k].m ? sl_group_hello(g, k) : NULL;
 
 		done = done || s->state == SL_SEAT_DONE;
-		if (h && (!sl_hello_is_new(h) || (s->state != SL_SEAT_DONE && h->run_steps == steps)))
+		if (h && (!sl_group_begins_anew(g, k, h) || (s->state != SL_SEAT_DONE && h->run_steps == steps)))
 			return false;
 	}
 	return done;
+}
+
+static bool is_another_run(struct sl_group *g)
+{
+	if (!seem_to_begin_another(g))
+		return false;
+	list_stored(g);
+	read_records(g); /* whose the seats are */
+	return seem_to_begin_another(g);
 }
 
 /* A member that is here holds the state before `step`, as far as the file that was read knows it: all lost their links
@@ -227,28 +258,6 @@ static bool all_hold(const struct sl_group *g, uint64_t step)
 	return true;
 }
 
-void sl_group_list_stored(struct sl_group *g)
-{
-	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
-	uint64_t file = UINT64_MAX;
-
-	g->trunk.r.stored = g->stored;
-	g->trunk.r.n_stored = 0;
-	while (g->trunk.keep.dir[0] && g->trunk.r.n_stored < most &&
-	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
-		g->stored[g->trunk.r.n_stored++] = file;
-}
-
-/* Sets the records by the newest file that can be read, for those that are done, and not here. */
-static void read_records(struct sl_group *g)
-{
-	struct sl_fail why;
-
-	for (int i = 0; i < g->trunk.r.n_stored; i++)
-		if (!sl_exec_set_done(g->trunk.exec, g->stored[i]) && !sl_group_read(g, g->stored[i], &why))
-			return;
-}
-
 static void begin_branch(struct sl_group *g)
 {
 	uint64_t branch = 0;
@@ -310,7 +319,7 @@ static enum sl_err choose_held(struct sl_group *g, uint64_t *step, struct sl_fai
 	int n, i;
 
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
-	sl_group_list_stored(g);
+	list_stored(g);
 	read_records(g);
 	g->odd = find_stranger(g, fail);
 	if (g->odd >= 0) /* the other ranks wait */

@@ -21,10 +21,10 @@ static void give_codecs(struct sl_group *g)
 
 /* The newest step that the member holds, up to its last one in the log: it may hold later ones, of steps that were
  * given up or done without it. 0: none. */
-static uint64_t newest_held(const struct sl_group *g, int k)
+static uint64_t newest_held(const struct sl_group *g)
 {
-	const struct sl_hello *h = g->trunk.r.seat[k].hello;
-	const uint64_t last = sl_group_log_last(&g->log, k);
+	const struct sl_hello *h = g->trunk.r.seat[g->which].hello;
+	const uint64_t last = sl_group_log_last(&g->log, g->which);
 	uint64_t step = 0;
 
 	for (uint32_t i = 0; i < h->n_held; i++)
@@ -35,12 +35,12 @@ static uint64_t newest_held(const struct sl_group *g, int k)
 
 /* It does not hold the state before the group's step. So it gets the group's head and tail, or goes on with its own,
  * and its codecs begin anew. */
-static void come_anew(struct sl_group *g)
+static void come_anew(struct sl_group *g, uint64_t held)
 {
 	const int k = g->which;
 	struct sl_record *record = &g->trunk.r.seat[k];
 
-	g->held = record->foreign ? 0 : newest_held(g, k);
+	g->held = record->foreign ? 0 : held;
 	if (g->ends && g->trunk.r.done && !sl_group_give(g, k)) {
 		g->came = SL_COME_LATER;
 		return;
@@ -92,11 +92,11 @@ static void go_on(struct sl_group *g)
 /* It does not hold what the others do, and nobody can give it head and tail. Unless others have left since, who do not
  * repeat steps: then it goes on with its own, if it has not written its model. With private ones it needs a state that
  * the log knows: an older copy of the server's store knows none of its confirmed ones. */
-static bool needs_its_files(const struct sl_group *g)
+static bool needs_its_files(const struct sl_group *g, uint64_t held)
 {
 	const struct sl_record *s = &g->trunk.r.seat[g->which];
 	const bool was_done = g->t.own && s->state == SL_SEAT_DONE && !sl_hello_holds(s->hello, s->number);
-	const bool unknown = !g->ends && g->trunk.r.done && !newest_held(g, g->which) && !sl_hello_holds(s->hello, 0);
+	const bool unknown = !g->ends && g->trunk.r.done && !held && !sl_hello_holds(s->hello, 0);
 
 	return was_done || unknown || (sl_group_needs_files(g) && (g->ends || !sl_records_left_at(&g->trunk.r)));
 }
@@ -105,6 +105,7 @@ static void come(struct sl_group *g)
 {
 	struct sl_record *record = &g->trunk.r.seat[g->which];
 	const struct sl_hello *h = record->hello;
+	const uint64_t held = newest_held(g);
 
 	g->held = record->number;
 	if (sl_group_is_another_run(g, g->which, h)) {
@@ -121,7 +122,7 @@ static void come(struct sl_group *g)
 	else if (sl_trunk_needs_all(&g->t) && (!record->foreign || sl_hello_is_new(h)) &&
 		 sl_records_can_go_back(&g->trunk.r, g->which))
 		g->came = SL_COME_BACK;
-	else if ((!g->trunk.r.done && !sl_hello_holds(h, 0)) || needs_its_files(g))
+	else if ((!g->trunk.r.done && !sl_hello_holds(h, 0)) || needs_its_files(g, held))
 		g->err = sl_fail_at(
 			&g->fail, "share.member", SL_ERR_MISMATCH,
 			"member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0], g->name,
@@ -129,7 +130,7 @@ static void come(struct sl_group *g)
 			: g->trunk.r.done ? "has no checkpoint that it holds, too: is the server's store an older one?"
 					  : "begins anew: this member can begin anew with --fresh");
 	else
-		come_anew(g);
+		come_anew(g, held);
 	if (!g->err && g->came != SL_COME_LATER && g->came != SL_COME_BACK) {
 		record->state = SL_SEAT_IN;
 		record->ends_at = h->run_steps;

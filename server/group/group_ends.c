@@ -1,14 +1,11 @@
-/* Shared heads and tails of a group: the members' changes, the mean that goes back, and the means of earlier steps, for
- * members that missed these. On the worker. */
+/* Shared heads and tails of a group: the members' changes, the mean that goes back, and that of the step before, for a
+ * member that was late. On the worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "server/group/group_work.h"
 #include "server/trunk/member_ends.h"
-
-/* Means are kept for members that are behind: always the last one, and more up to this many bytes. */
-static const size_t keep_bytes = (size_t)64 << 20;
 
 /* ---- a member's part */
 
@@ -48,20 +45,18 @@ enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a,
 	return err;
 }
 
-/* The group, which outlives its sessions, keeps the means at most, their sum and its coder. */
+/* The group, which outlives its sessions, keeps the means, their sum and its coder. */
 static enum sl_err reserve(struct sl_group *g, const struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
 	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, sl_member_ends_host(m));
 	char what[SL_CONF_SHARE_TEXT + 40];
-	uint64_t bytes, bound, all, most;
+	uint64_t bytes, bound;
 	enum sl_err err = sl_end_coder_need(&env, &bytes, &bound, fail);
 
 	if (err)
 		return err;
-	all = SL_GROUP_MEANS * bound;
-	most = keep_bytes + bound;
-	sl_need(&bytes, 1, all < most ? all : most);
+	sl_need(&bytes, SL_GROUP_MEANS, bound);
 	sl_need(&bytes, (uint64_t)l->floats, sizeof(float) + (l->round ? sizeof(double) : 0));
 	sl_need(&bytes, 1, sl_member_ends_state_bytes(m)); /* those of a checkpoint */
 	snprintf(what, sizeof what, "the mean of group %s's heads and tails", g->name);
@@ -121,11 +116,8 @@ void sl_group_ends_begin(struct sl_group *g)
 
 	if (!e)
 		return;
-	e->from = g->trunk.r.done;
 	for (int i = 0; i < SL_GROUP_MEANS; i++)
-		e->mean[i].whole = e->mean[i].whole && e->mean[i].step < e->from;
-	while (e->from >= g->round && find_mean(g, e->from - 1))
-		e->from -= g->round;
+		e->mean[i].whole = e->mean[i].whole && e->mean[i].step < g->trunk.r.done;
 	if (!g->trunk.r.done)
 		sl_end_coder_forget(e->sum.coder);
 }
@@ -150,38 +142,13 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 
 /* ---- a step */
 
-/* A place for the next mean: a free one while there is room, otherwise that of the oldest mean; members that need it
- * are then too far behind. The last mean stays, since it may be on its way to any member. */
-static struct sl_group_mean *take_place(struct sl_group *g)
-{
-	struct sl_group_ends *e = g->ends;
-	struct sl_group_mean *fresh = NULL, *oldest = NULL;
-	size_t bytes = 0;
-
-	for (int i = 0; i < SL_GROUP_MEANS; i++) {
-		struct sl_group_mean *mean = &e->mean[i];
-
-		bytes += mean->run.cap;
-		if (mean->run.data && !mean->whole)
-			return mean;
-		if (!mean->run.data)
-			fresh = mean;
-		else if (!oldest || mean->step < oldest->step)
-			oldest = mean;
-	}
-	if (fresh && (!oldest || oldest->step + 1 == g->trunk.r.done || bytes + e->bound <= keep_bytes))
-		return fresh;
-	e->from = oldest->step + 1;
-	return oldest;
-}
-
 enum sl_err sl_group_ends_next(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_group_ends *e = g->ends;
 
 	if (!e)
 		return SL_OK;
-	e->next = take_place(g);
+	e->next = &e->mean[g->trunk.r.done / g->round % SL_GROUP_MEANS]; /* that of the oldest */
 	e->next->whole = false;
 	if (!e->next->run.data) {
 		e->next->run = (struct sl_buf){malloc(e->bound + 1), 0, e->bound};
@@ -204,11 +171,6 @@ void sl_group_ends_settle(struct sl_group *g)
 		return;
 	e->next->step = sl_group_last_step(g);
 	e->next->whole = true;
-}
-
-bool sl_group_ends_reach(const struct sl_group *g, uint64_t step)
-{
-	return !g->ends || step >= g->ends->from;
 }
 
 bool sl_group_ends_has(const struct sl_group *g, uint64_t step)

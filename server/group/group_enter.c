@@ -52,7 +52,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	for (int k = 0; k < g->n; k++)
 		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	g->groups = gs;
-	g->back_of = g->giver = g->said_owed = -1;
+	g->back_of = g->giver = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
 	g->end = sl_ranks_span(gs->ranks, g->n).end;
 	g->agreed = *a;

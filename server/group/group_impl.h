@@ -33,6 +33,7 @@ struct sl_group_member {
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
 	uint64_t asked;    /* the step before which its head and tail were asked for */
+	int64_t away_s;    /* when its last link ended; 0: it has had none since this server knows the group */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
 	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
@@ -54,7 +55,7 @@ struct sl_group_seat {
 };
 
 enum {
-	SL_GROUP_MEANS = 64,
+	SL_GROUP_MEANS = 3,             /* of the step under way, and of two that a late member may still need */
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
 
@@ -72,7 +73,6 @@ struct sl_group_ends {
 	size_t bound;        /* most bytes of a run */
 	struct sl_buf state; /* those before step `state_of`, given in `state_branch`, from the store; empty: none */
 	uint64_t state_of, state_branch;
-	uint64_t from;                                    /* the means of earlier steps are gone */
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next; /* next: of the step under way */
 };
 
@@ -157,10 +157,10 @@ struct sl_group {
 	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
 	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
 	uint64_t wait_ms;  /* since when a member waits for a group that is not complete; 0: none does */
+	uint64_t here_ms;  /* when a member was last seen here */
 	unsigned listed;   /* by which of groups->lists its seats are */
 	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
-	bool said_short;   /* the log says that there are too few members to go on */
-	int said_owed;     /* the member of whom the log says that it is owed the step; -1: none */
+	char waits[400];   /* for whom it waits behind its step, as its members have heard; "": for nobody */
 	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */
 	struct sl_job job;
@@ -304,8 +304,10 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. */
+/* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. is_off: this one
+ * is. */
 void sl_group_take_off(struct sl_group *group);
+bool sl_group_is_off(const struct sl_group *group, int k);
 /* group_report.c: the report that a member has just sent. */
 void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
 /* group_parts.c, without other ranks: tells member k, or all (-1), who took part in its steps; logs it. */
@@ -325,8 +327,10 @@ void sl_group_free_trunk(struct sl_group *group); /* nothing of the group may ru
 /* group_ranks.c, on the loop: whether this rank serves such a member. MISMATCH, BUSY. */
 enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const struct sl_agreed *agreed,
 				    struct sl_fail *fail) SL_MUST_CHECK;
-/* group_owner.c. The member begins anew, and not the run of the group: it has done that one, or the group's run is done
- * and has another length. Not beside a job. */
+/* group_owner.c. The member begins anew, and is not the one that the seat belongs to. */
+bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello *hello);
+/* Such a member begins not the run of the group: it has done that one, or the group's run is done and has another
+ * length. Not beside a job. */
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello);
 
 #endif

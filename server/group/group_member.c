@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/group/group_impl.h"
 
@@ -139,6 +140,7 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 	if (why && why->code == SL_ERR_PAYLOAD && g->member[k].got)
 		refused_ends(g, k);
 	g->member[k].m = NULL;
+	g->member[k].away_s = sl_wall_s();
 	g->member[k].answer = ANSWER_NONE;
 	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */
 		sl_group_end_others(g, k, "was lost", "was lost in", g->t.step + 1);

@@ -39,13 +39,28 @@ static bool is_free(const struct sl_record *record)
 	return record->state == SL_SEAT_NEVER || record->state == SL_SEAT_DONE;
 }
 
+/* It is done before its run's end. */
+bool sl_group_is_off(const struct sl_group *g, int k)
+{
+	const struct sl_record *s = &g->trunk.r.seat[k];
+
+	return s->state == SL_SEAT_DONE && s->number < s->ends_at;
+}
+
 enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
 {
 	const struct sl_group_seat *seat = &g->seat[k];
 	const struct sl_record *record = &g->trunk.r.seat[k];
 	const struct sl_hello *hello = sl_group_hello(g, k);
 
-	if (!sl_group_is_foreign(g, k) || is_free(record))
+	if (!sl_group_is_foreign(g, k))
+		return SL_OK;
+	if (sl_group_is_off(g, k) && (!seat->m->owned || has_other_key(seat)))
+		return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				  "member %d of group %s was taken off the list of clients, and its seat is closed to "
+				  "others: this client needs another number, or a group that begins anew with --fresh",
+				  k, g->name);
+	if (is_free(record))
 		return SL_OK;
 	/* The same key is the same site, which may have lost its files. Without keys one that could begin anew may have
 	 * done so, before a server that died could note it; it gets nothing of the seat's run. Where each step needs
@@ -104,6 +119,11 @@ void sl_group_note_owner(struct sl_group *g, int k)
 	seat->owner = seat->m->owner;
 }
 
+bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello *hello)
+{
+	return sl_hello_is_new(hello) && memcmp(g->seat[k].session, hello->session, sizeof hello->session) != 0;
+}
+
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello)
 {
 	const struct sl_records *r = &g->trunk.r;
@@ -111,6 +131,7 @@ bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_he
 
 	for (int j = 0; j < g->n; j++)
 		over = over || (r->seat[j].state == SL_SEAT_DONE && r->seat[j].ends_at == r->done);
-	return sl_hello_is_new(hello) && (r->seat[k].state == SL_SEAT_DONE || (over && hello->run_steps != r->done &&
-									       hello->run_steps != r->seat[k].ends_at));
+	return sl_group_begins_anew(g, k, hello) &&
+	       ((r->seat[k].state == SL_SEAT_DONE && !sl_group_is_off(g, k)) ||
+		(over && hello->run_steps != r->done && hello->run_steps != r->seat[k].ends_at));
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/grow.h"
 #include "common/base/log.h"
+#include "common/telemetry/json.h"
 #include "server/group/group_impl.h"
 
 static uint64_t steps_of(const struct sl_group *g, int k)
@@ -23,32 +23,26 @@ static double rows_percent(const struct sl_group *g, int k)
 	return all ? 100.0 * (double)g->trunk.r.seat[k].rows / (double)all : 0;
 }
 
-/* It was taken off the list of clients: it is done before its run's end. */
-static bool is_off(const struct sl_group *g, int k)
-{
-	const struct sl_record *s = &g->trunk.r.seat[k];
-
-	return s->state == SL_SEAT_DONE && s->number < s->ends_at;
-}
-
 /* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}, with
- * "off": true for a member that was taken off the list. NULL: no memory. The caller frees it. */
+ * "off": true for a member that was taken off the list, and "waits": "2" while it waits for that one. NULL: no memory.
+ * The caller frees it. */
 static char *write_record(const struct sl_group *g)
 {
 	struct sl_buf absent = {0};
-	char *out = NULL;
-	size_t cap = 0, at = 0;
+	json_t *members = json_array(), *root = NULL;
+	char *out;
 
-	if (!sl_group_log_text(&g->log, g->n, &absent) &&
-	    sl_grow(&out, &cap, absent.len + 200 + 80 * (size_t)g->n, 1)) {
-		at += (size_t)snprintf(out, cap, "{\"steps\":%" PRIu64 ",\"least\":%g,\"absent\":\"%s\",\"members\":[",
-				       g->log.end, g->agreed.share.least, (const char *)absent.data);
-		for (int k = 0; k < g->n; k++)
-			at += (size_t)snprintf(out + at, cap - at, "%s{\"steps\":%" PRIu64 ",\"rows\":%.1f%s}",
-					       k ? "," : "", steps_of(g, k), rows_percent(g, k),
-					       is_off(g, k) ? ",\"off\":true" : "");
-		snprintf(out + at, cap - at, "]}");
-	}
+	for (int k = 0; k < g->n; k++)
+		json_array_append_new(members, json_pack("{sIsfso*}", "steps", (json_int_t)steps_of(g, k), "rows",
+							 round(10 * rows_percent(g, k)) / 10, "off",
+							 sl_group_is_off(g, k) ? json_true() : NULL));
+	if (!sl_group_log_text(&g->log, g->n, &absent))
+		root = json_pack("{sIsfsssOso*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
+				 "absent", (const char *)absent.data, "members", members, "waits",
+				 g->waits[0] ? sl_json_text(g->waits) : NULL);
+	out = sl_json_dump(root, JSON_COMPACT);
+	json_decref(members);
+	json_decref(root);
 	free(absent.data);
 	return out;
 }
@@ -90,7 +84,8 @@ void sl_group_say_parts(const struct sl_group *g)
 				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
 				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", k ? "," : "", k,
-				       100 * part, rows_percent(g, k), is_off(g, k) ? " (taken off the list)" : "");
+				       100 * part, rows_percent(g, k),
+				       sl_group_is_off(g, k) ? " (taken off the list)" : "");
 	}
 	sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name, g->log.end,
 	       list);

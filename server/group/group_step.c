@@ -256,15 +256,10 @@ void sl_group_run_apply(struct sl_group *g)
 	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && keep_asked(g);
 }
 
-/* A member that went on without a mean, or that has none to learn from, would fall further and further behind. */
-static bool is_too_far(const struct sl_group *g)
-{
-	return !sl_group_ends_reach(g, g->behind) || (!g->ends && g->behind + 2 * g->round < g->trunk.r.done);
-}
-
 void sl_group_run_catch_up(struct sl_group *g)
 {
-	g->err = is_too_far(g)
+	/* one that goes on step by step would fall further and further behind */
+	g->err = g->behind + 2 * g->round < g->trunk.r.done
 			 ? sl_fail_set(&g->fail, SL_ERR_BUSY,
 				       "member %d has missed steps of group %s: come again, and go on with the next "
 				       "one",

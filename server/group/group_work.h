@@ -54,7 +54,6 @@ bool sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_forget_codecs(struct sl_group *group, int k); /* group_choose.c: those of k's session and seat */
-void sl_group_list_stored(struct sl_group *group);          /* sets trunk.r.stored */
 /* group_step.c: the jobs APPLY and CATCH_UP. */
 void sl_group_run_apply(struct sl_group *group);
 void sl_group_run_catch_up(struct sl_group *group);
@@ -73,8 +72,6 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MU
 /* next: takes memory for the mean that the fold makes. settle: the step is done, so members may get that mean. */
 enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_settle(struct sl_group *group);
-/* Whether the means from `step` on are still there, so that a member at this step can catch up. */
-bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
 /* group_give.c, for shared heads and tails. give: those before the group's step, to member k; false: they are not here.
  * store_ends writes those of a member for the checkpoint of step `due`, which is then complete. load_ends reads those
  * of `step`. NOINPUT: that checkpoint is not complete. forget_state: the group has done another step since. */

@@ -78,6 +78,7 @@ ends() {
 away() {
 	name=$1
 	local -n of=$3
+	local since
 	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 "${of[@]}")
 	begin
 	goes "$2"
@@ -86,7 +87,9 @@ away() {
 		serving=$name-again
 		serve "$serving"
 	fi
-	says "group-owes: group $name waits behind step [0-9]* for member 2, which is away"
+	since=$([ $# = 4 ] || echo ' (since 20') # a server that was started again does not know it
+	says "group-owes: group $name waits behind step [0-9]* for member 2, which is away$since"
+	wait_for "$name: a member does not say for whom it waits" grep -q "group-waits: the group waits for member 2$since" "$tmp/$name-0.log"
 	comes "$2"
 	ends 0
 	[ "$(record 0 '.members[2].steps')" = $((steps - missed)) ] || fail "$name: member 2 was in $(record 0 '.members[2].steps') steps"

@@ -10,8 +10,8 @@ make_data 60 16
 write_config "$tmp/client.yaml"
 sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/train_limit: [0-9]*/train_limit: 0/" "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml"
-for who in server a b c; do "$SPLITS" keygen --out "$tmp/$who.key" >"$tmp/$who.pub" 2>"$tmp/$who.keygen" || { grep -q 'has no CURVE' "$tmp/$who.keygen" && exit 77; fail "keygen $who"; }; done
-site=(a b c)
+for who in server a b c d; do "$SPLITS" keygen --out "$tmp/$who.key" >"$tmp/$who.pub" 2>"$tmp/$who.keygen" || { grep -q 'has no CURVE' "$tmp/$who.keygen" && exit 77; fail "keygen $who"; }; done
+site=(a b c d)
 steps=60
 set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set train.checkpoint_every=10 --set train.schedule.kind=constant
 	--set train.schedule.warmup_epochs=0 --set share.clients=3 --set share.patience_s=1 --set data.partition=iid --set share.epoch_steps=0
@@ -62,6 +62,14 @@ says 'group-owes: group gone waits behind step [0-9]* for member 2, which is awa
 allow a b
 signal HUP "$server_pid"
 says 'group-off: group gone goes on without member 2'
+# Another key gets no seat that is closed: it hears so, and does not ask again.
+allow a b d
+signal HUP "$server_pid"
+rc=0
+client stranger "$tmp/client.yaml" "${set[@]}" --set share.group=gone --set server="tcp://127.0.0.1:$port" --set share.member=2 --set auth.secret_key="$tmp/d.key" \
+	--set auth.server_key="$tmp/server.pub" || rc=$?
+[ $rc = 78 ] && grep -q 'member 2 of group gone was taken off the list of clients, and its seat is closed to others: this client needs another number' "$tmp/stranger.log" ||
+	fail "gone: another key on a closed seat: status $rc: $(tail -n 2 "$tmp/stranger.log")"
 wait_for 'the others do not go on' has_steps gone-0 30
 end_process "$server_pid"
 serve gone-again

@@ -130,5 +130,10 @@ CASE("late-rounds", 9100068, "1,2,3,4,5,6",
 CASE("come-and-go-private", 9300026, "1,2,3,4,5,6,7,8",
      "a member that had come late went back to its first head and tail, which --absent did not know: it was away in "
      "step 1")
+CASE("late-comer", 6000099, "1,2,3",
+     "a member that was killed between its last weights and its first file was another client, and began another run, "
+     "for which it waited for a quorum")
+CASE("claims", 20001001, "6,7",
+     "the simulator's: a liar without a file ended with status 66 where it had none of the step that it claimed")
 CASE("private", 9300078, "1,2,3,4,5,6",
      "a server with an older store let members in that hold later states alone, and these came again without end")

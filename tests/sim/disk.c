@@ -72,6 +72,8 @@ static void note(struct note what)
 	static int room;
 	uint8_t *data = NULL;
 
+	if (sim.days) /* no disk goes back */
+		return;
 	if (disk_records == room) {
 		room = room ? 2 * room : 1024;
 		disk_record = realloc(disk_record, (size_t)room * sizeof *disk_record);

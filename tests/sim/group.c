@@ -19,6 +19,8 @@ void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
 
 void __real_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
 void __wrap_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
+bool __real_sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);
+bool __wrap_sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);
 
 /* A client that claims a later step than it holds, for one link. */
 void __wrap_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
@@ -27,12 +29,21 @@ void __wrap_sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 
 	__real_sl_recover_offer(r, offer);
 	sim.cur->claims = false;
+	sim.cur->claimed = 0;
 	if (!claims || !offer->n_held)
 		return;
 	if (offer->n_held < SL_WIRE_HELD_MAX)
 		memmove(offer->held + 1, offer->held, (size_t)offer->n_held++ * sizeof offer->held[0]);
 	offer->held[0] += 1 + sim_draw(SIM_MODE, 8);
+	sim.cur->claimed = offer->held[0];
 	sim_trace("%s claims step %llu", sim_name(sim.cur), (unsigned long long)offer->held[0]);
+}
+
+/* It has no file of the step that it claimed, and comes again without the claim. */
+bool __wrap_sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
+{
+	return __real_sl_recover_refuse(r, next_step, err) ||
+	       (err == SL_ERR_NOINPUT && sim.cur->claimed && next_step == sim.cur->claimed);
 }
 
 /* Notes the list, which tells the reference who takes part. */
@@ -41,6 +52,10 @@ static void note_log(const struct sl_group_log *l)
 	struct sl_buf text = {0};
 
 	sim.steps = l->end;
+	for (int k = 0; k < sim.members; k++)
+		sim.part[k] = l->end ? 1 - (double)sl_group_log_missed(l, k) / (double)l->end : 0;
+	if (sim.days)
+		return;
 	if (sl_group_log_text(l, sim.members, &text) == SL_OK)
 		snprintf(sim.absent, sizeof sim.absent, "%s", (const char *)text.data);
 	free(text.data);
@@ -88,7 +103,7 @@ void __wrap_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	const unsigned all = 1u << SIM_SERVES | ((1u << t->n) - 1);
 
-	if (!sl_trunk_needs_all(t)) { /* its members' files do not decide */
+	if (!sl_trunk_needs_all(t) || sim.days) { /* its members' files do not decide */
 		__real_sl_trunk_opens(t, step);
 		return;
 	}

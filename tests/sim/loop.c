@@ -153,7 +153,7 @@ enum sl_err sl_timer_open(struct sl_timer **out, struct sl_loop *loop, void (*fn
 void sl_timer_start(struct sl_timer *timer, uint64_t delay_ms, uint64_t period_ms)
 {
 	sl_timer_stop(timer);
-	timer->period_ms = period_ms;
+	timer->period_ms = sim.days && period_ms && period_ms < SIM_TICK_MS ? SIM_TICK_MS : period_ms;
 	timer->event = sim_at(timer->proc, delay_ms * SIM_MS + sim_draw(SIM_TIMER, SIM_MS), timer_due, timer);
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,16 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/sim/sim.h"
 
-enum { JOBS_MOST = 256, FAULTS_MOST = 8, SECONDS_MOST = 120, LIST_MOST = 64, AGAIN_EVERY = 50, CANNOT = 99 };
+enum {
+	JOBS_MOST = 256,
+	FAULTS_MOST = 8,
+	SECONDS_MOST = 120,
+	LIST_MOST = 64,
+	AGAIN_EVERY = 50,
+	CANNOT = 99,
+	OUTAGES_SLOW = 8400,
+	SEEDS_MOST = 64
+};
 
 static const char usage[] =
 	"usage: sim [--seeds N] [--first N] [--row NAME] [--jobs N] [--faults N]   runs seeds 1 to 300\n"
@@ -29,6 +39,7 @@ static const char usage[] =
 	"  --keep LIST  only these of the seed's faults, such as 1,4; \"\": none\n"
 	"  --trace      prints what happens\n"
 	"  --first-bad  ends at the first seed that fails\n"
+	"  --days N     what a group's keys cost while sites' networks fail for N days: a table, no comparison\n"
 	"  --unseen     fails if no seed reaches a rule of a table, or a kill at a failpoint, that "
 	"tests/sim/unreached\n"
 	"               does not name\n";
@@ -37,7 +48,7 @@ struct options {
 	uint64_t seeds, first;
 	bool one, asked, trace, first_bad, unseen; /* asked: for a row or certain seeds */
 	const char *row, *keep, *kinds, *splitc;
-	int jobs, faults;
+	int jobs, faults, days;
 };
 
 /* One run of a seed; `keep` as for sim_keep_faults. */
@@ -48,13 +59,15 @@ struct attempt {
 	int faults;        /* at most so many */
 	char keep[LIST_MOST];
 	bool only; /* keep holds */
+	bool calm; /* of outages.c */
 };
 
 /* What the process of an attempt leaves in shared memory. */
 struct report {
 	bool ended, failed;
 	int faults, fired, starts;
-	uint64_t events, hash, ns;
+	uint64_t events, hash, ns, steps;
+	double part[SIM_MEMBERS];
 	char why[SIM_TEXT];
 	struct sim_fault fault[SIM_FAULTS];
 	long seen[256];
@@ -94,7 +107,8 @@ static void remove_work(void)
 static void name_processes(const struct sim_row *row)
 {
 	sim.members = row->members;
-	sim.slow = row->oracle == SIM_ABSENT ? 8 : 1;
+	sim.slow = row->oracle == SIM_OUTAGES ? OUTAGES_SLOW : row->oracle == SIM_ABSENT ? 8 : 1;
+	sim.days = o.days;
 	for (int i = 0; i < SIM_PROCS; i++) {
 		sim.proc[i].id = i;
 		sim.proc[i].side = i == SIM_SERVES ? SIM_SERVER : SIM_CLIENT;
@@ -137,6 +151,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	sim.seed = a->seed;
 	sim.traced = o.trace;
 	name_processes(a->row);
+	sim.calm = a->calm;
 	sim_plan(a->faults, ~a->row->without & (a->kinds ? kinds_of(a->kinds) : ~SIM_RARE | a->row->with));
 	sim_keep_faults(a->only ? a->keep : NULL);
 	sim_run(a->row);
@@ -148,6 +163,8 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 	r->events = sim.events;
 	r->hash = sim.hash;
 	r->ns = sim.now_ns;
+	r->steps = sim.steps;
+	memcpy(r->part, sim.part, sizeof r->part);
 	memcpy(r->why, sim.why, sizeof r->why);
 	memcpy(r->fault, sim.fault, sizeof r->fault);
 	memcpy(r->seen, sim.seen, sizeof r->seen);
@@ -402,6 +419,56 @@ static void run_all(void)
 	}
 }
 
+/* A row of the table: means over the seeds, and the worst of them. */
+static void run_policy(const struct sim_row *row, const double calm[SEEDS_MOST])
+{
+	double sum[3] = {0}, worst[3] = {0, 1, 1};
+	int n = 0;
+
+	for (uint64_t i = 0; i < o.seeds && !stopped; i++) {
+		const struct attempt a = {.seed = o.first + i, .row = row, .only = true};
+		const struct report *r = try_now(&a);
+
+		runs++;
+		if (r->failed || r->steps < (uint64_t)o.days * SIM_STEPS_A_DAY) {
+			bad++;
+			printf("seed %llu, %s: %s\n", (unsigned long long)a.seed, row->name,
+			       r->failed ? r->why : "steps are missing");
+			continue;
+		}
+		const double least = fmin(fmin(r->part[0], r->part[1]), r->part[2]);
+		const double is[3] = {(double)r->ns / calm[i], least, sim_outages_rows(r->part)};
+
+		for (int j = 0; j < 3; j++) {
+			sum[j] += is[j];
+			worst[j] = j ? fmin(worst[j], is[j]) : fmax(worst[j], is[j]);
+		}
+		n++;
+	}
+	if (n)
+		printf("| %s | %.2f (%.2f) | %.1f (%.1f) | %.1f (%.1f) |\n", row->name, sum[0] / n, worst[0],
+		       100 * sum[1] / n, 100 * worst[1], 100 * sum[2] / n, 100 * worst[2]);
+	fflush(stdout);
+}
+
+static void run_policies(void)
+{
+	double calm[SEEDS_MOST], sum = 0; /* times without outages */
+
+	o.seeds = o.seeds < SEEDS_MOST ? o.seeds : SEEDS_MOST;
+	for (uint64_t i = 0; i < o.seeds; i++) {
+		const struct attempt a = {.seed = o.first + i, .row = sim_policy, .only = true, .calm = true};
+
+		sum += calm[i] = (double)try_now(&a)->ns;
+	}
+	printf("%d steps, of %.0f s without outages\n\n", o.days * SIM_STEPS_A_DAY,
+	       sum * 1e-9 / (double)o.seeds / o.days / SIM_STEPS_A_DAY);
+	printf("| %d days, %llu runs | time | least part of a member, %% | rows trained, %% |\n|---|---|---|---|\n",
+	       o.days, (unsigned long long)o.seeds);
+	for (const struct sim_row *row = sim_policy; row->name; row++)
+		run_policy(row, calm);
+}
+
 static void summarize(void)
 {
 	int seen = 0, all = 0;
@@ -422,11 +489,10 @@ static void stop(int signum)
 static int take_options(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"seeds", 1, NULL, 'n'}, {"first", 1, NULL, 'f'},     {"seed", 1, NULL, 's'},
-		{"row", 1, NULL, 'r'},   {"keep", 1, NULL, 'k'},      {"jobs", 1, NULL, 'j'},
-		{"trace", 0, NULL, 't'}, {"first-bad", 0, NULL, 'b'}, {"unseen", 0, NULL, 'u'},
-		{"help", 0, NULL, 'h'},  {"faults", 1, NULL, 'm'},    {"kinds", 1, NULL, 'i'},
-		{NULL, 0, NULL, 0}};
+		{"seeds", 1, NULL, 'n'},  {"first", 1, NULL, 'f'}, {"seed", 1, NULL, 's'},  {"row", 1, NULL, 'r'},
+		{"keep", 1, NULL, 'k'},   {"jobs", 1, NULL, 'j'},  {"trace", 0, NULL, 't'}, {"first-bad", 0, NULL, 'b'},
+		{"unseen", 0, NULL, 'u'}, {"days", 1, NULL, 'd'},  {"help", 0, NULL, 'h'},  {"faults", 1, NULL, 'm'},
+		{"kinds", 1, NULL, 'i'},  {NULL, 0, NULL, 0}};
 
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
@@ -447,6 +513,9 @@ static int take_options(int argc, char **argv)
 			break;
 		case 'j':
 			o.jobs = atoi(optarg);
+			break;
+		case 'd':
+			o.days = atoi(optarg);
 			break;
 		case 'm':
 			o.faults = atoi(optarg);
@@ -510,7 +579,11 @@ int main(int argc, char **argv)
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 	sim_work_make();
-	run_all();
-	summarize();
+	if (o.days) {
+		run_policies();
+	} else {
+		run_all();
+		summarize();
+	}
 	return (o.unseen && sim_cover_report()) || bad || !runs;
 }

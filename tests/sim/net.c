@@ -191,13 +191,22 @@ static void arrive(void *arg)
 
 /* ---- a message is put on the wire, where faults wait for it ---- */
 
+static uint64_t parted_until(const struct sim_end *client)
+{
+	const uint64_t own = client ? client->proc->parted_until : 0;
+
+	return own > sim.parted_until ? own : sim.parted_until;
+}
+
 static void put(struct message *m)
 {
 	struct connection *c = m->c;
 	uint64_t when = sim.now_ns + latency();
 
-	if (sim.parted_until > when)
-		when = sim.parted_until + sim_draw(SIM_NET, SIM_MS);
+	const uint64_t parted = parted_until(c->end[SIM_CLIENT]);
+
+	if (parted > when)
+		when = parted + sim_draw(SIM_NET, SIM_MS);
 	when += m->late_ns;
 	if (when <= c->arrived_ns[m->to])
 		when = c->arrived_ns[m->to] + 1;
@@ -388,8 +397,9 @@ static void try_connect(void *arg)
 	e->retry = NULL;
 	if (e->closed)
 		return;
-	if (!bound || sim.parted_until > sim.now_ns) {
-		e->retry = sim_at(e->proc, 50 * SIM_MS + sim_draw(SIM_NET, 100 * SIM_MS), try_connect, e);
+	if (!bound || parted_until(e) > sim.now_ns) {
+		e->retry = sim_at(e->proc, (sim.days ? 1000 : 50) * SIM_MS + sim_draw(SIM_NET, 100 * SIM_MS),
+				  try_connect, e);
 		return;
 	}
 	c = made(sizeof *c);

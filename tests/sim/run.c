@@ -48,6 +48,8 @@ static int client_main(struct sim_proc *p)
 		 strstr(row->sets, "share.wait_s=") ? "" : " share.wait_s=30");
 	if (row->oracle == SIM_RATES)
 		snprintf(last, sizeof last, " train.optimizer.lr=%s", rate[p->starts % 3]);
+	if (sim.days)
+		snprintf(last, sizeof last, " train.max_steps=%d", sim.days * SIM_STEPS_A_DAY);
 	if (row->oracle == SIM_LONGER)
 		snprintf(last, sizeof last, " train.epochs=%d", p->longer ? 5 : 2);
 	strcat(sets, last);
@@ -244,7 +246,7 @@ static void after(struct sim_proc *p)
 	} else {
 		judge_end(p);
 	}
-	if (p->starts >= STARTS_MOST)
+	if (p->starts >= STARTS_MOST && !sim.days)
 		sim_fail("%s started %d times", sim_name(p), p->starts);
 	if (!p->done && !p->left)
 		sim_at(NULL, SIM_MS * (1 + sim_draw(SIM_RESTART, 1ull << sim_draw(SIM_RESTART, 12))), start, p);
@@ -298,7 +300,7 @@ static void on_line(void *arg, const char *line, size_t len)
 	if (memmem(line, len, "checkpoint-write: group", strlen("checkpoint-write: group")))
 		sim.full_ns = sim.now_ns;
 	if (memmem(line, len, "nothing but heartbeats", strlen("nothing but heartbeats")) &&
-	    !sim_fired(1u << SIM_DROP | 1u << SIM_AWAY) && !sim_row_owes_none(row) &&
+	    !sim_fired(1u << SIM_DROP | 1u << SIM_AWAY) && !sim_row_owes_none(row) && !sim.days &&
 	    sim.now_ns - sim.full_ns > 5000000000u)
 		sim_fail("%s waits for what was not sent, though no message was lost", sim_name(sim.cur));
 	if (sim.cur && memmem(line, len, "run-done", strlen("run-done")))
@@ -352,15 +354,20 @@ static void happen(struct sim_event *e)
 
 void sim_run(const struct sim_row *of)
 {
+	const uint64_t most = of->oracle == SIM_OUTAGES   ? UINT64_MAX
+			      : of->with & 1u << SIM_AWAY ? AWAY_EVENTS_MOST
+							  : EVENTS_MOST;
+	const uint64_t limit = (sim.days ? 10ull * (uint64_t)sim.days * 86400 : 50000) * NS_PER_S;
+
 	row = of;
 	begin();
+	sim_outages_plan(sim.calm ? 0 : sim.days);
 	while (!sim.done && !sim.failed) {
 		struct sim_event *e = sim_next();
 
 		if (!e)
 			sim_fail("nothing more happens");
-		else if (sim.events > (row->with & 1u << SIM_AWAY ? AWAY_EVENTS_MOST : EVENTS_MOST) ||
-			 sim.now_ns > 50000 * NS_PER_S)
+		else if (sim.events > most || sim.now_ns > limit)
 			sim_fail("no end after %llu events, %.0f s", (unsigned long long)sim.events,
 				 (double)sim.now_ns * 1e-9);
 		else if (e->proc && e->proc->stands_until > sim.now_ns)
@@ -369,6 +376,6 @@ void sim_run(const struct sim_row *of)
 			happen(e);
 		bury_all();
 	}
-	if (!sim.failed && !sim.refused && row->oracle != SIM_SCRIPT)
+	if (!sim.failed && !sim.refused && row->oracle != SIM_SCRIPT && !sim.days)
 		sim_compare(row);
 }

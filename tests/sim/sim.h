@@ -16,9 +16,10 @@
 
 enum sim_side { SIM_CLIENT, SIM_SERVER, SIM_BOTH }; /* machines, numbered as in tests/support/disk_model.h */
 enum { SIM_MEMBERS = 4, SIM_PROCS = 1 + SIM_MEMBERS, SIM_FDS = 1024, SIM_FAULTS = 16, SIM_TEXT = 512 };
-enum { SIM_STEPS = 128 };          /* most steps of a row whose reference is told what happened */
-enum { SIM_SERVES = SIM_MEMBERS }; /* the server's number; the others are clients */
-#define SIM_MS 1000000u            /* in ns, as all times here */
+enum { SIM_STEPS = 128 };                           /* most steps of a row whose reference is told what happened */
+enum { SIM_STEPS_A_DAY = 288, SIM_TICK_MS = 5000 }; /* of outages.c; SIM_TICK_MS: timers of the loop go no faster */
+enum { SIM_SERVES = SIM_MEMBERS };                  /* the server's number; the others are clients */
+#define SIM_MS 1000000u                             /* in ns, as all times here */
 
 /* Draws of one stream do not depend on how many another one has made. */
 enum sim_stream {
@@ -53,12 +54,14 @@ struct sim_proc {
 	bool fresh, done;   /* its next start is with --fresh; it has ended its run */
 	bool longer, asks;  /* of SIM_LONGER: it was done once; its next start says whether it is done again */
 	bool loses, claims; /* before its next start, or link: as its fault says */
+	uint64_t claimed;   /* in its last link, where it held less; 0: it claimed nothing */
 	bool left;          /* of SIM_ABSENT: its group goes on without it, and refuses it */
 	char *stack;
 	ucontext_t context;
 	jmp_buf at;
 	struct sim_event *event;             /* to be handled by it */
 	uint64_t stands_until;               /* as after SIGSTOP */
+	uint64_t parted_until;               /* a client's: nothing crosses */
 	bool open[SIM_FDS], inside[SIM_FDS]; /* descriptors: open; of a file below client/ or server/ */
 	struct sl_loop *loop;
 	struct sim_end *ends; /* of connections */
@@ -132,7 +135,10 @@ extern struct sim {
 	char absent[4096];                   /* the list for --absent, as the server's log has it */
 	unsigned on_disk[SIM_STEPS];         /* processes, as bits, that have written a checkpoint of that step */
 	int slow;                            /* how many times longer jobs take */
-	bool learns;                         /* script.c: this run without faults is the reference */
+	int days;                 /* of outages.c: how long the run would take without outages; 0: no such run */
+	bool calm;                /* of these: no outages */
+	double part[SIM_MEMBERS]; /* of the steps that the server's log tells of */
+	bool learns;              /* script.c: this run without faults is the reference */
 } sim;
 
 /* ---- sim.c: time and chance */
@@ -172,7 +178,8 @@ enum sim_oracle {
 	SIM_ABSENT, /* the same after the seed, with the list of those that missed a step */
 	SIM_RATES,  /* the same with the rates that its steps took: each start of the client has another one */
 	SIM_LONGER, /* as SIM_LOCAL; the run is first done with fewer epochs, and then goes on */
-	SIM_SCRIPT  /* script.c's process in place of a client: the same without faults */
+	SIM_SCRIPT, /* script.c's process in place of a client: the same without faults */
+	SIM_OUTAGES /* none: how long the run takes (outages.c) */
 };
 
 struct sim_row {
@@ -198,6 +205,11 @@ enum { SIM_SCRIPT_VALUES = 32 };
 extern uint64_t *sim_script; /* [SIM_SCRIPT_VALUES], in memory that processes share: the reference */
 int sim_script_main(struct sim_proc *proc);
 void sim_hear_log(void); /* run.c: lines of the log are traced */
+
+/* ---- outages.c: what a group's keys cost where networks fail for long */
+extern const struct sim_row sim_policy[]; /* the last one has no name */
+void sim_outages_plan(int days);
+double sim_outages_rows(const double part[SIM_MEMBERS]);
 
 /* ---- cover.c: what is reached, in memory that processes share */
 extern struct sim_cover *sim_cover;

@@ -12,7 +12,7 @@ static const float SMALL = 1e-9f;
 
 enum { ROWS = HOST_MEMBER_ROWS, MEMBERS = 2, STEPS = 3, SPOILED = 1 };
 
-static struct host_member member[MEMBERS];
+static struct host_member member[MEMBERS + 1]; /* the last one: in the groups of three */
 static int tests_run;
 
 static uint8_t session_of(int k)
@@ -541,6 +541,40 @@ static void who_waits_hears_who_is_missing(void **state)
 	}
 }
 
+/* Two of three are lost behind the first step, and a step needs two. */
+static void who_lacks_a_quorum_hears_it_and_ends(void **state)
+{
+	const struct host_group was = host_group;
+	const struct host_client *waits = &member[0].c;
+
+	host_group.wait_s = 2;
+	host_group.clients = 3;
+	host_group.quorum = 2;
+	host_group.least = 0.1;
+	snprintf(host_group.name, sizeof host_group.name, "g%d", ++tests_run);
+	host_rig_open(8, 0);
+	for (int k = 0; k < 3; k++)
+		host_member_call(&member[k], k, session_of(k), 1);
+	for (int k = 0; k < 3; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+	for (int k = 0; k < 3; k++)
+		part(k, 0);
+	host_rig_await(&member[0].c.came[SL_FRAME_COMMITTED], 1);
+	host_member_hang_up(&member[1]);
+	host_member_hang_up(&member[2]);
+	part(0, 1);
+	host_rig_await(&waits->came[SL_FRAME_REFUSE], 1);
+	assert_int_equal(waits->last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_TIMEOUT);
+	if (!strstr(waits->last[SL_FRAME_REFUSE].u.refuse.text, "missing are members 1 (since 20") ||
+	    !strstr(waits->last[SL_FRAME_REFUSE].u.refuse.text, " UTC), 2 (since 20"))
+		fail_msg("%s", waits->last[SL_FRAME_REFUSE].u.refuse.text);
+	if (!strstr(waits->last[SL_FRAME_RECORD].u.record.text, "\"waits\":\"1 (since 20"))
+		fail_msg("%s", waits->last[SL_FRAME_RECORD].u.record.text);
+	host_member_hang_up(&member[0]);
+	host_rig_close();
+	host_group = was;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,6 +590,7 @@ int main(void)
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
 		cmocka_unit_test(a_seat_is_its_runs),
 		cmocka_unit_test(who_waits_hears_who_is_missing),
+		cmocka_unit_test(who_lacks_a_quorum_hears_it_and_ends),
 		cmocka_unit_test(one_of_two_ends_nobody_by_its_learning_rate),
 		cmocka_unit_test(most_members_decide_on_the_learning_rate),
 	};

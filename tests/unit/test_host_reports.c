@@ -62,38 +62,41 @@ static int lines(json_t **last)
 	return n;
 }
 
+#define FIGURES(step, samples, loss, correct, scores)                                                                  \
+	"{\"step\":" step ",\"samples\":" samples ",\"loss\":" loss ",\"correct\":" correct ",\"scores\":{" scores "}" \
+	"}"
+static char too_long[1100];
+
+/* What member 1 says, signed by the session of `by` as that of `as`, and the answer. */
+static const struct {
+	const char *text, *answer;
+	int by, as;
+} refusals[] = {
+	{good, "not signed by the key of member 1", .by = 0, .as = 1},
+	{good, "not signed by the key of member 1", .by = 1, .as = 0},
+	{FIGURES("1", "3", "0.5", "3", ""), "an evaluation of 3 samples, and limits.report_samples is 20", 1, 1},
+	{too_long, "at most 1024 bytes", 1, 1},
+	{FIGURES("1", "30", "NaN", "3", ""), "a report is JSON with", 1, 1},
+	{FIGURES("1", "30", "1e999", "3", ""), "a report is JSON with", 1, 1},
+	{FIGURES("1", "30", "1", "3", "\"auc\":\"high\""), "a report is JSON with", 1, 1},
+	{"{\"step\":1,\"samples\":30,\"loss\":1,\"correct\":3,\"scores\":{},\"more\":1}", "a report is JSON with", 1,
+	 1},
+	{"[]", "a report is JSON with", 1, 1},
+	{FIGURES("1", "30", "1", "31", ""), "31 of 30 samples are correct", 1, 1},
+	{FIGURES("9", "30", "1", "3", ""), "in step 9, and the group has done 1 steps", 1, 1},
+	{FIGURES("-1", "30", "1", "3", ""), "in step -1", 1, 1},
+};
+
 static void a_lying_member_is_told_why(void **state)
 {
-	char many[1100];
 	json_t *line;
 
-	memset(many, ' ', sizeof many - 1);
-	many[sizeof many - 1] = '\0';
-	memcpy(many, good, sizeof good - 1);
-	say(1, good, 0, 1); /* another member's key */
-	is_refused(1, "not signed by the key of member 1");
-	say(1, good, 1, 0); /* another member's number */
-	is_refused(1, "not signed by the key of member 1");
-	say(1, "{\"step\":1,\"samples\":3,\"loss\":0.5,\"correct\":3,\"scores\":{}}", 1, 1);
-	is_refused(1, "an evaluation of 3 samples, and limits.report_samples is 20");
-	say(1, many, 1, 1);
-	is_refused(1, "at most 1024 bytes");
-	say(1, "{\"step\":1,\"samples\":30,\"loss\":NaN,\"correct\":3,\"scores\":{}}", 1, 1);
-	is_refused(1, "a report is JSON with");
-	say(1, "{\"step\":1,\"samples\":30,\"loss\":1e999,\"correct\":3,\"scores\":{}}", 1, 1);
-	is_refused(1, "a report is JSON with");
-	say(1, "{\"step\":1,\"samples\":30,\"loss\":1,\"correct\":3,\"scores\":{\"auc\":\"high\"}}", 1, 1);
-	is_refused(1, "a report is JSON with");
-	say(1, "{\"step\":1,\"samples\":30,\"loss\":1,\"correct\":3,\"scores\":{},\"more\":1}", 1, 1);
-	is_refused(1, "a report is JSON with");
-	say(1, "[]", 1, 1);
-	is_refused(1, "a report is JSON with");
-	say(1, "{\"step\":1,\"samples\":30,\"loss\":1,\"correct\":31,\"scores\":{}}", 1, 1);
-	is_refused(1, "31 of 30 samples are correct");
-	say(1, "{\"step\":9,\"samples\":30,\"loss\":1,\"correct\":3,\"scores\":{}}", 1, 1);
-	is_refused(1, "in step 9, and the group has done 1 steps");
-	say(1, "{\"step\":-1,\"samples\":30,\"loss\":1,\"correct\":3,\"scores\":{}}", 1, 1);
-	is_refused(1, "in step -1");
+	memset(too_long, ' ', sizeof too_long - 1);
+	memcpy(too_long, good, sizeof good - 1);
+	for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+		say(1, refusals[i].text, refusals[i].by, refusals[i].as);
+		is_refused(1, refusals[i].answer);
+	}
 	assert_int_equal(lines(&line), 0);
 	step(1);
 	assert_int_equal(member[1].c.came[SL_FRAME_REFUSE], 0);

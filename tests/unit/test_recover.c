@@ -41,7 +41,8 @@ static struct rig rig_open(bool resume)
 	conf.train.lr = 0.1;
 	setup.set[SL_SPLIT_TRAIN].count = setup.set[SL_SPLIT_TEST].count = 8;
 	if (sl_loop_open(&r.loop, &fail) || sl_training_open(&r.run, &setup, "remote", false, resume, &fail) ||
-	    sl_recover_open(&r.recover, r.loop, &setup, r.run, true, resume, &events, NULL, &fail))
+	    sl_recover_open(&r.recover, r.loop, &setup, r.run, true, resume ? SL_RECOVER_FILES : SL_RECOVER_ANEW,
+			    &events, NULL, &fail))
 		fail_msg("%s", fail.text);
 	return r;
 }
@@ -255,7 +256,7 @@ static void without_a_file_there_is_nothing_to_resume(void **state)
 	struct rig r = rig_open(false);
 	struct sl_fail fail;
 
-	assert_int_equal(sl_recover_open(&recover, r.loop, &setup, r.run, true, true, &events, NULL, &fail),
+	assert_int_equal(sl_recover_open(&recover, r.loop, &setup, r.run, true, SL_RECOVER_FILES, &events, NULL, &fail),
 			 SL_ERR_NOINPUT);
 	assert_non_null(strstr(fail.text, "without --resume a run begins there"));
 	rig_close(&r);

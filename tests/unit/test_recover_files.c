@@ -147,7 +147,7 @@ static int open_rig(void **state)
 
 	rig = (struct rig){.link = {.ready = true, .session = {.keep = SL_KEEP_DONE}}};
 	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
-	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, false, &events, NULL, &fail))
+	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, SL_RECOVER_ANEW, &events, NULL, &fail))
 		fail_msg("%s", fail.text);
 	return 0;
 }
