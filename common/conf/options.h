@@ -105,5 +105,7 @@ struct sl_command {
  * its stdout could not be written, though somebody reads it, the exit status is that of IO. */
 int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
 		   int argc, char **argv);
+/* What --version prints; "" in a program that sl_command_run does not run. */
+const char *sl_command_version(void);
 
 #endif
