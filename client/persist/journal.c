@@ -10,7 +10,6 @@
 #include "client/persist/audit_note.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
-#include "client/persist/record.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/log.h"
@@ -33,7 +32,6 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
 	sl_model_file_remove(conf, SL_AUDIT_NOTE);
-	sl_record_remove(conf);
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
 	return sl_jsonl_empty(j->log) == SL_OK

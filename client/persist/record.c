@@ -93,80 +93,51 @@ static void print_data(FILE *to, const char *about)
 	json_decref(root);
 }
 
-/* Reads the file of that number; NULL: there is none, or it cannot be read. *own: it is no record. */
-static char *read_one(const struct sl_conf_client *conf, int number, char path[PATH_MAX], bool *own,
-		      struct sl_fail *fail)
+/* Gives an earlier record that says otherwise another name: the first of config.yaml.1, … that is free. */
+static enum sl_err put_aside(const char *path, struct sl_fail *fail)
 {
-	char name[32];
-	uint8_t *text = NULL;
-	size_t len;
+	char to[PATH_MAX + 8];
+	int n = 1;
 
-	snprintf(name, sizeof name, number ? "config-%d.yaml" : "config.yaml", number);
-	*own = sl_log_dir_path(path, conf, name, fail) != SL_OK;
-	if (*own || access(path, F_OK) != 0)
-		return NULL;
-	*own = sl_file_read(path, SL_CONF_MAX_BYTES, &text, &len, fail) != SL_OK ||
-	       strncmp((const char *)text, mark, sizeof mark - 1) != 0;
-	return (char *)text;
+	while (snprintf(to, sizeof to, "%s.%d", path, n), n < RECORDS_MOST && access(to, F_OK) == 0)
+		n++;
+	if (n == RECORDS_MOST || rename(path, to) != 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.200s: the record there cannot become %d.yaml", path, n);
+	sl_log(SL_LOG_INFO, "record", "%s says otherwise than this run, and is %s now", path, strrchr(to, '/') + 1);
+	return SL_OK;
 }
 
-/* Of a record with the settings `body`: adds `head`, unless it is there. */
-static enum sl_err add(const char *path, const char *old, const char *head, const char *body, struct sl_fail *fail)
+static enum sl_err keep(const char *path, const char *all, struct sl_fail *fail)
 {
-	char *text = NULL;
-	enum sl_err err;
+	uint8_t *old = NULL;
+	size_t len;
+	enum sl_err err = SL_OK;
 
-	if (old && strstr(old, head))
-		return SL_OK;
-	if ((old ? asprintf(&text, "%s%s", old, head) : asprintf(&text, "%s%s%s", mark, head, body)) < 0)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the record of a run");
-	err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
-	free(text);
+	if (access(path, F_OK) == 0)
+		err = sl_file_read(path, SL_CONF_MAX_BYTES, &old, &len, fail);
+	if (!err && old && strncmp((const char *)old, mark, sizeof mark - 1) != 0)
+		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%.200s is no record of a run, and stays", path);
+	else if (!err && old && strcmp((const char *)old, all) != 0)
+		err = put_aside(path, fail);
+	if (!err && (!old || strcmp((const char *)old, all) != 0))
+		err = sl_newfile_put(path, 0600, SL_FP_NONE, all, strlen(all), fail);
+	free(old);
 	return err;
 }
 
 void sl_record_keep(const struct sl_conf_client *conf, const char *text, const char *about)
 {
-	const char *body = text ? strstr(text, "\n\n") : NULL;
-	struct sl_fail fail = {.text = "there are too many files config-N.yaml"};
-	enum sl_err err = SL_ERR_CANTCREATE;
-	char path[PATH_MAX], *head = NULL;
+	char path[PATH_MAX], *all = NULL;
 	size_t len;
-	FILE *to = body && conf->log.dir[0] ? open_memstream(&head, &len) : NULL;
-	bool own = true;
+	FILE *to = text && conf->log.dir[0] ? open_memstream(&all, &len) : NULL;
+	struct sl_fail fail;
 
 	if (!to)
 		return;
-	body++; /* an empty line, and the settings */
-	fprintf(to, "%.*s", (int)(body - text), text);
+	fputs(mark, to);
 	print_data(to, about);
-	fclose(to);
-	for (int i = 0; i < RECORDS_MOST && own; i++) {
-		char *old = read_one(conf, i, path, &own, &fail);
-		const char *settings = old && !own ? strstr(old, "\n\n") : NULL;
-
-		own = own || (old && (!settings || strncmp(settings + 1, body, strlen(body)) != 0));
-		if (!own)
-			err = add(path, old, head, body, &fail);
-		if (!own && !err && !old && i)
-			sl_log(SL_LOG_INFO, "record", "%s has this run's settings: those in config.yaml differ", path);
-		free(old);
-	}
-	free(head);
-	if (err)
-		sl_log(SL_LOG_WARN, "record-missed", "log.dir has no record of this run's settings: %s", fail.text);
-}
-
-void sl_record_remove(const struct sl_conf_client *conf)
-{
-	for (int i = 0; i < RECORDS_MOST; i++) {
-		char path[PATH_MAX];
-		struct sl_fail fail;
-		bool own;
-		char *old = read_one(conf, i, path, &own, &fail);
-
-		if (old && !own)
-			(void)!unlink(path);
-		free(old);
-	}
+	fputs(text, to);
+	if (fclose(to) || sl_log_dir_path(path, conf, "config.yaml", &fail) || keep(path, all, &fail))
+		sl_log(SL_LOG_WARN, "record-missed", "log.dir has no record of this run: %s", fail.text);
+	free(all);
 }
