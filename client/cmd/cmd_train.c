@@ -255,6 +255,8 @@ static int train(struct run *r, int argc, char **argv)
 	status = take_short(&o);
 	if (status >= 0)
 		return status;
+	if (o.check.connect && (!o.check_config || o.local || !o.config))
+		return sl_command_refuse("train: --connect goes with a CONFIG and --check-config, without --local");
 	if (o.local && (o.resume || o.auto_resume))
 		return sl_command_refuse("train: --local keeps no checkpoints, so there is nothing to --resume");
 	if (o.resume + o.fresh + o.auto_resume > 1)

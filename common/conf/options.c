@@ -125,6 +125,8 @@ static const struct option table[] = {
 	 "change a key of the config; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end"},
+	{"--connect", NULL, SL_OPT_TRAIN, AT(check.connect),
+	 "with --check-config: try the server, too: reach, key, protocol, group, and how long three steps take there"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };
