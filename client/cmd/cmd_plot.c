@@ -37,44 +37,26 @@ enum { WIDTH = 960, HEIGHT = 600, METRICS_MOST = 8, FEW_POINTS = 30, NAME_COLUMN
 
 struct figure {
 	const char *name, *title, *x, *y;
-	/* x and y of an epoch; NULL: the figure is by step. `name`: of the figure */
-	double (*at)(const struct sl_run_epoch *e);
-	double (*value)(const struct sl_run_epoch *e, const char *name);
+	enum of { STEPS, LOSS, ACCURACY, TRAFFIC, METRIC } of; /* STEPS: of training; else of evaluations, by epoch */
 };
-
-static double at_epoch(const struct sl_run_epoch *e)
-{
-	return e->number;
-}
-
-static double at_bytes(const struct sl_run_epoch *e)
-{
-	return e->bytes > 0 ? e->bytes / 1e6 : (double)NAN;
-}
-
-static double test_loss(const struct sl_run_epoch *e, const char *name)
-{
-	(void)name;
-	return e->test_loss;
-}
-
-static double test_acc(const struct sl_run_epoch *e, const char *name)
-{
-	(void)name;
-	return 100 * e->test_acc;
-}
-
-static double test_metric(const struct sl_run_epoch *e, const char *name)
-{
-	return sl_json_number(e->metrics, name);
-}
 
 static const struct figure figures[] = {
-	{"training", "Training loss", "step", "loss of a batch", NULL, NULL},
-	{"loss", "Loss", "epoch", "loss", at_epoch, test_loss},
-	{"accuracy", "Accuracy", "epoch", "accuracy (%)", at_epoch, test_acc},
-	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", at_bytes, test_acc},
+	{"training", "Training loss", "step", "loss of a batch", STEPS},
+	{"loss", "Loss", "epoch", "loss", LOSS},
+	{"accuracy", "Accuracy", "epoch", "accuracy (%)", ACCURACY},
+	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", TRAFFIC},
 };
+
+/* What a figure has on its axes, of an epoch. */
+static double at_of(const struct figure *f, const struct sl_run_epoch *e)
+{
+	return f->of != TRAFFIC ? e->number : e->bytes > 0 ? e->bytes / 1e6 : (double)NAN;
+}
+
+static double value_of(const struct figure *f, const struct sl_run_epoch *e)
+{
+	return f->of == METRIC ? sl_json_number(e->metrics, f->name) : f->of == LOSS ? e->test_loss : 100 * e->test_acc;
+}
 
 enum { FIGURES = sizeof figures / sizeof figures[0] };
 
@@ -102,7 +84,7 @@ struct span {
 
 static int points_of(const struct figure *f, const struct sl_run_log *run)
 {
-	return f->at ? run->n_epoch : run->n_point;
+	return f->of ? run->n_epoch : run->n_point;
 }
 
 /* The point of this step, or epoch; its values are not finite if the run has none. `smooth`: the moving average of the
@@ -117,12 +99,12 @@ static struct point point_at(const struct figure *f, const struct sl_run_log *ru
 	double mean = 0, weight = 0;
 
 	for (int k = 0; k < points_of(f, run); k++) {
-		if (f->at && run->epoch[k].number == number) {
-			const double y = f->value(&run->epoch[k], f->name);
+		if (f->of && run->epoch[k].number == number) {
+			const double y = value_of(f, &run->epoch[k]);
 
-			return (struct point){f->at(&run->epoch[k]), y, y};
+			return (struct point){at_of(f, &run->epoch[k]), y, y};
 		}
-		if (f->at)
+		if (f->of)
 			continue;
 		mean = keep * mean + (1 - keep) * run->point[k].loss;
 		weight = keep * weight + 1 - keep;
@@ -155,7 +137,7 @@ static void write_curve(FILE *file, const struct figure *f, const struct plot *p
 	*end = (struct end){longest->name, NAN, NAN, s->curves++};
 	fprintf(file, "# \"%s\"\n", longest->name);
 	for (int k = 0; k < points_of(f, longest); k++) {
-		const double number = f->at ? longest->epoch[k].number : longest->point[k].step;
+		const double number = f->of ? longest->epoch[k].number : longest->point[k].step;
 		double x = 0, y = 0, smooth = 0, low = INFINITY, high = -INFINITY;
 		int runs = 0;
 
@@ -240,13 +222,13 @@ static void write_figure(FILE *file, const struct figure *f, const struct plot *
 			write_curve(file, f, p, i, &s);
 	}
 	fprintf(file, "EOD\nunset logscale x\nset format x '%%g'\nset xtics %s\n",
-		f->at == at_epoch && s.most <= 20 ? "1" : "auto"); /* one for each epoch */
-	fprintf(file, "set title '%s%s%s'\nset xlabel '%s'\nset ylabel '%s'\n", f->title, f->at ? ", " : "",
-		!f->at ? ""
+		f->of && f->of != TRAFFIC && s.most <= 20 ? "1" : "auto"); /* one for each epoch */
+	fprintf(file, "set title '%s%s%s'\nset xlabel '%s'\nset ylabel '%s'\n", f->title, f->of ? ", " : "",
+		!f->of ? ""
 		: part ? part
 		       : "evaluation",
 		f->x, f->y);
-	if (sl_gnuplot_range(file, 'x', s.low[0], s.high[0]) && f->at == at_bytes) {
+	if (sl_gnuplot_range(file, 'x', s.low[0], s.high[0]) && f->of == TRAFFIC) {
 		sl_gnuplot_log_x(file, s.low[0], s.high[0]);
 		fprintf(file, "set xrange [%.9g:%.9g]\n", s.low[0] * 0.9, s.high[0] * 1.1);
 	}
@@ -259,7 +241,7 @@ static void write_figure(FILE *file, const struct figure *f, const struct plot *
 	if (s.most <= FEW_POINTS) /* a run of one step has no line */
 		mark = "spoints pt 7 ps 0.6";
 	fputs("plot ", file);
-	if (!f->at)
+	if (!f->of)
 		fprintf(file,
 			"for [i=0:%d] $%s index i using 1:2 with points pt 7 ps 0.3 lc rgb "
 			"'#a0'.word(colours, i%%8+1), \\\n     ",
@@ -396,7 +378,7 @@ static bool has_values(const struct plot *p, const struct figure *f)
 {
 	for (int i = 0; i < p->n; i++)
 		for (int k = 0; k < p->run[i].n_epoch; k++)
-			if (isfinite(f->value(&p->run[i].epoch[k], f->name)))
+			if (isfinite(value_of(f, &p->run[i].epoch[k])))
 				return true;
 	return false;
 }
@@ -417,7 +399,7 @@ static int add_metrics(const struct plot *p, struct figure *all, int n)
 					at++;
 				if (at == n && n < FIGURES + METRICS_MOST && json_is_number(value) &&
 				    !name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
-					all[n++] = (struct figure){name, name, "epoch", name, at_epoch, test_metric};
+					all[n++] = (struct figure){name, name, "epoch", name, METRIC};
 			}
 	return n;
 }

@@ -54,7 +54,7 @@ static char *make_answer(int status, const char *type, const char *body, bool wi
 
 static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 {
-	const struct sl_http_page *first = &((const struct sl_http *)arg)->page, *page = first;
+	const struct sl_http_page *page = &((const struct sl_http *)arg)->page;
 	int status;
 	char *text, line[80];
 
@@ -64,7 +64,7 @@ static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 		status = 400; /* the connection ended before the request did */
 	if (!status)
 		return false;
-	if (status == 200 && !sl_request_is_for(head, len, first->name, first->n_name))
+	if (status == 200 && !sl_request_is_for(head, len, page->name, page->n_name))
 		status = 421;
 	text = status == 200 ? page->text(page->arg) : NULL;
 	if (status == 200 && !text)

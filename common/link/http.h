@@ -22,7 +22,7 @@ struct sl_http_page {
 	int n_name;
 	char *(*text)(void *arg); /* malloc'ed, freed by the server; NULL: the answer is 503 */
 	void *arg;
-	const struct sl_http_page *next; /* another path, whose names are ignored; outlives the server. NULL: none */
+	const struct sl_http_page *next; /* another path, with its own `name`; outlives the server. NULL: none */
 };
 
 enum { SL_HTTP_ADDRESS = 64 };

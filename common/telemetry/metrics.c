@@ -11,6 +11,10 @@ enum { PAGES = 4 };
 struct sl_metrics {
 	struct sl_http *http;
 	struct sl_http_page page[PAGES]; /* of which the first two are always served */
+	struct ask {
+		const struct sl_metrics *of;
+		const char *request; /* to `answer`; "": none, for the page itself */
+	} ask[PAGES];
 	bool web;
 	char *(*answer)(void *arg, const char *request);
 	void *arg;
@@ -33,43 +37,29 @@ static const char front[] =
 	"<a href=\"/metrics\">/metrics</a> for Prometheus. With <code>web: true</code> in its config "
 	"splitc shows its run here.\n";
 
-static char *metrics(void *arg)
+static char *text(void *arg)
 {
-	const struct sl_metrics *m = arg;
-	char *json = m->answer(m->arg, "status"), *text = json ? sl_status_metrics(json) : NULL;
+	const struct ask *a = arg;
+	const struct sl_metrics *m = a->of;
+	char *answer = a->request[0] ? m->answer(m->arg, a->request) : strdup(m->web ? sl_web_page : front), *metrics;
 
-	free(json);
-	return text;
-}
-
-static char *page(void *arg)
-{
-	return strdup(((const struct sl_metrics *)arg)->web ? sl_web_page : front);
-}
-
-static char *run(void *arg)
-{
-	const struct sl_metrics *m = arg;
-
-	return m->answer(m->arg, "run.json");
-}
-
-static char *log_lines(void *arg)
-{
-	const struct sl_metrics *m = arg;
-
-	return m->answer(m->arg, "log.jsonl");
+	if (!answer || strcmp(a->request, "status") != 0)
+		return answer;
+	metrics = sl_status_metrics(answer);
+	free(answer);
+	return metrics;
 }
 
 enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
 			    const char (*name)[SL_REQUEST_NAME], int n_name, bool web,
 			    char *(*answer)(void *arg, const char *request), void *arg, struct sl_fail *fail)
 {
-	static const struct sl_http_page pages[PAGES] = {
-		{.path = "/metrics", .type = "text/plain; version=0.0.4; charset=utf-8", .text = metrics},
-		{.path = "/", .type = html, .text = page},
-		{.path = "/run.json", .type = "application/json", .text = run},
-		{.path = "/log.jsonl", .type = "application/x-ndjson", .text = log_lines}};
+	static const struct {
+		const char *path, *type, *request;
+	} pages[PAGES] = {{"/metrics", "text/plain; version=0.0.4; charset=utf-8", "status"},
+			  {"/", html, ""},
+			  {"/run.json", "application/json", "run.json"},
+			  {"/log.jsonl", "application/x-ndjson", "log.jsonl"}};
 	struct sl_metrics *m;
 	enum sl_err err;
 
@@ -80,13 +70,16 @@ enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const
 	if (!m)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "metrics: out of memory");
 	*m = (struct sl_metrics){.answer = answer, .arg = arg, .web = web};
-	memcpy(m->page, pages, sizeof pages);
 	for (int i = 0; i < PAGES; i++) {
-		m->page[i].arg = m;
-		m->page[i].next = i + 1 < (web ? PAGES : 2) ? &m->page[i + 1] : NULL;
+		m->ask[i] = (struct ask){m, pages[i].request};
+		m->page[i] = (struct sl_http_page){.path = pages[i].path,
+						   .type = pages[i].type,
+						   .name = name,
+						   .n_name = n_name,
+						   .text = text,
+						   .arg = &m->ask[i],
+						   .next = i + 1 < (web ? PAGES : 2) ? &m->page[i + 1] : NULL};
 	}
-	m->page[0].name = name;
-	m->page[0].n_name = n_name;
 	err = sl_http_open(&m->http, loop, address, &m->page[0], fail);
 	if (err) {
 		free(m);
