@@ -20,9 +20,9 @@ static const char *const usage[] = {
 	"splitc plot RUN… [--out FILE] [--figure NAME] [--json]",
 	"Draws the curves of one or more runs as one picture, and prints where each run stands. RUN is a run's log.dir "
 	"or its log.jsonl; NAME=RUN gives it a name in the picture. A run that goes on can be drawn too.",
-	"The figures: training, the loss by step, smoothed, and of single batches; loss, that of the evaluations by "
-	"epoch; accuracy, of the evaluations by epoch; bytes, the accuracy against the megabytes that crossed the link "
-	"in training; and each metric of the evaluations, by its name. `all` is those of them that have values.",
+	"The figure training is the loss by step, smoothed, with dots of batches. Those of evaluations, by epoch, are "
+	"loss, accuracy, and each metric by its name. bytes is the accuracy against the megabytes that crossed the "
+	"link in training. `all` is those of them that have values.",
 	"Runs that are given one NAME, such as those of several seeds, are one curve: their mean, with a band from the "
 	"least to the largest of them.",
 	"RUN may also be a .json file that `splitc eval --json` wrote. Its figures are confusion, which classes the "
