@@ -141,6 +141,8 @@ $(B)/version: FORCE
 	@echo '$(GIT_VERSION)' | cmp -s - $@ || echo '$(GIT_VERSION)' >$@
 $(foreach m,client/main.o server/main.o,$(B)/$m $(B)/fail/$m): $(B)/version
 $(B)/client/main.o $(B)/server/main.o: OWN += -DSL_BUILD_VERSION='"$(GIT_VERSION)"'
+# It has the page within it.
+$(B)/common/telemetry/metrics.o: common/telemetry/web.html
 # -g1: line numbers without variables. Full debug information doubles the compile time of the inlined kernels.
 # Their assembly needs constants that only an optimizer finds, so DEBUG=1 optimizes them, too.
 $(B)/kernels/cpu/%.o: OWN += $(if $(DEBUG),-O3,-g1)

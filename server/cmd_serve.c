@@ -182,8 +182,8 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 	if (!err)
 		err = sl_conf_server_blame(&s->conf, "metrics",
 					   sl_metrics_open(&s->metrics, s->loop, s->conf.metrics,
-							   s->conf.metrics_hosts.item, s->conf.metrics_hosts.n, answer,
-							   s, fail),
+							   s->conf.metrics_hosts.item, s->conf.metrics_hosts.n, false,
+							   answer, s, fail),
 					   fail);
 	return err;
 }

@@ -247,7 +247,7 @@ static void on_jobs_done(void *arg)
 
 static enum sl_err open_link(struct align *a, struct sl_fail *fail)
 {
-	static const struct sl_letters_events events = {on_open, on_came, on_failed};
+	static const struct sl_letters_events events = {on_open, on_came, on_failed, NULL};
 	const struct sl_conf_client *c = &a->conf;
 	enum sl_err err = sl_loop_open(&a->loop, fail);
 

@@ -6,6 +6,7 @@
 #include "client/cmd/memory.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
+#include "client/persist/record.h"
 #include "client/setup/principal.h"
 #include "client/train/absent.h"
 #include "client/train/drive.h"
@@ -38,6 +39,7 @@ struct run {
 	struct sl_setup setup;
 	struct sl_parties parties; /* of --party */
 	struct sl_phase_end end;
+	char *record;
 };
 
 static struct run *volatile hung; /* a task that hangs uses it until the process ends */
@@ -157,6 +159,7 @@ static enum sl_err run_phases(struct run *r, struct sl_drive_options *drive, boo
 
 		sl_phase_conf(&r->phase, conf, index);
 		setup->phase = sl_phase_at(conf, index, step);
+		setup->record = r->record;
 		sl_log(SL_LOG_INFO, "phase", "%d of %d, from step %llu: %s", index + 1, n, (unsigned long long)step,
 		       conf->train.phases.item[index]);
 		r->end.done = false;
@@ -252,6 +255,8 @@ static int train(struct run *r, int argc, char **argv)
 	status = take_short(&o);
 	if (status >= 0)
 		return status;
+	if (o.check.connect && (!o.check_config || o.local || !o.config))
+		return sl_command_refuse("train: --connect goes with a CONFIG and --check-config, without --local");
 	if (o.local && (o.resume || o.auto_resume))
 		return sl_command_refuse("train: --local keeps no checkpoints, so there is nothing to --resume");
 	if (o.resume + o.fresh + o.auto_resume > 1)
@@ -274,6 +279,7 @@ static int train(struct run *r, int argc, char **argv)
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
 	r->setup.alone = o.alone != NULL;
+	r->setup.record = r->record = sl_record_text(&r->conf);
 	if (r->conf.train.phases.n) {
 		err = run_phases(r, &drive, o.local, &fail);
 	} else {
@@ -303,9 +309,11 @@ int splitc_train(int argc, char **argv)
 	if (!r)
 		return sl_command_failed(&(struct sl_fail){.code = SL_ERR_NOMEM, .text = "no memory for a run"});
 	status = train(r, argc, argv);
-	if (r->setup.in_use)
+	if (r->setup.in_use) {
 		hung = r;
-	else
-		free(r);
+		return status;
+	}
+	free(r->record);
+	free(r);
 	return status;
 }

@@ -8,21 +8,26 @@
 
 #include "client/cmd/gnuplot.h"
 
-/* Colours for 16 curves: gnuplot has eight of its own, and then begins again. */
-static const char colours[] = "set linetype cycle 16\n"
-			      "set linetype 9 lc rgb '#8c564b'\nset linetype 10 lc rgb '#e377c2'\n"
-			      "set linetype 11 lc rgb '#7f7f7f'\nset linetype 12 lc rgb '#17becf'\n"
-			      "set linetype 13 lc rgb '#bcbd22'\nset linetype 14 lc rgb '#ff7f0e'\n"
-			      "set linetype 15 lc rgb '#98df8a'\nset linetype 16 lc rgb '#393b79'\n";
+/* Every picture's colours: each is told from white and from black (3:1 or more). Texts and lines are grey, and there is
+ * no ground, so a picture suits light pages and dark ones. After eight curves lines are dashed. */
+static const char style[] = "set encoding utf8\n"
+			    "colours = '4c78a8 e07b39 3f9b6c d1545a 8f6bb3 9c755f d0719c 3a9aa8'\n"
+			    "do for [i=1:16] {set linetype i lc rgb '#'.word(colours, (i-1)%8+1) lw 2}\n"
+			    "do for [i=9:16] {set linetype i dt 2}\n"
+			    "set linetype cycle 16\n"
+			    "set border 3 lc rgb '#808080'\nset tics nomirror textcolor rgb '#808080'\n"
+			    "set grid lc rgb '#808080' lw 0.3\nset key textcolor rgb '#808080' noenhanced\n"
+			    "set title textcolor rgb '#808080'\nset xlabel textcolor rgb '#808080'\n"
+			    "set ylabel textcolor rgb '#808080'\nset cblabel textcolor rgb '#808080'\n";
 
 void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char *out)
 {
-	fprintf(script, "set terminal %s size %d,%d\nset output '", svg ? "svg noenhanced" : "pngcairo noenhanced",
-		width, height);
+	fprintf(script, "set terminal %s noenhanced size %d,%d\nset output '",
+		svg ? "svg background rgb '#00000000'" : "pngcairo transparent", width, height);
 	for (const char *c = out; *c; c++) /* a quote within single quotes is written twice */
 		fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
-	fputs("'\nset encoding utf8\nset grid\n", script);
-	fputs(colours, script);
+	fputs("'\n", script);
+	fputs(style, script);
 }
 
 bool sl_gnuplot_range(FILE *script, char axis, double low, double high)
@@ -35,6 +40,16 @@ bool sl_gnuplot_range(FILE *script, char axis, double low, double high)
 	}
 	fprintf(script, "set %crange [%.9g:%.9g]\n", axis, low - margin, high + margin);
 	return false;
+}
+
+void sl_gnuplot_log_x(FILE *script, double low, double high)
+{
+	fputs("set logscale x\nset xtics (", script);
+	for (int k = (int)floor(log10(low)); k <= (int)ceil(log10(high)); k++)
+		fprintf(script, "%s1e%d", k > (int)floor(log10(low)) ? ", " : "", k);
+	for (int k = (int)floor(log10(low)); k < (int)ceil(log10(high)) && high < 1e3 * low; k++)
+		fprintf(script, ", 2e%d, 5e%d", k, k);
+	fputs(")\nset format x '%g'\n", script);
 }
 
 /* On a full disk gnuplot leaves the picture's end out and says nothing. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cmd/before.h"
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
 #include "client/cmd/preset.h"
@@ -370,15 +371,56 @@ static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const s
 	return sl_setup_plan(setup, &first, fail);
 }
 
+/* What a check finds out. */
+struct found {
+	int64_t samples[SL_SPLIT_COUNT];
+	uint64_t steps;
+	struct sl_memory_need need;
+	json_t *bytes, *server; /* NULL: not asked for */
+	bool taken;             /* only a note: the config is right, whatever its last run has left */
+	struct sl_fail why;
+};
+
+static void print_found(const struct sl_options *o, unsigned uses, const struct found *f)
+{
+	const int64_t *samples = f->samples;
+
+	printf("%s: ok", o->config ? o->config : "the demo's run");
+	if (uses & SL_USES_TRAIN_SET)
+		printf(", %" PRIu64 " step%s on %" PRId64 " sample%s", f->steps, sl_plural(f->steps),
+		       samples[SL_SPLIT_TRAIN], sl_plural(samples[SL_SPLIT_TRAIN]));
+	if (uses & SL_USES_TEST_SET)
+		printf(", %" PRId64 " sample%s to evaluate with", samples[SL_SPLIT_TEST],
+		       sl_plural(samples[SL_SPLIT_TEST]));
+	putchar('\n');
+	if ((uses & SL_USES_LINK) && !o->local)
+		sl_memory_print(&f->need);
+	if (f->bytes)
+		sl_before_print_bytes(f->bytes);
+	if (f->server)
+		sl_before_print_server(f->server);
+	if (f->taken)
+		printf("note: %s\n", f->why.text);
+}
+
+static void print_json(unsigned uses, const struct found *f)
+{
+	sl_command_print_json(json_pack("{s:i, s:b, s:I, s:I, s:I, s:o?, s:O?, s:O?, s:s?}", "schema", 1, "ok", true,
+					"steps", (json_int_t)f->steps, "train_samples",
+					(json_int_t)f->samples[SL_SPLIT_TRAIN], "eval_samples",
+					(json_int_t)f->samples[SL_SPLIT_TEST], "memory",
+					uses & SL_USES_LINK ? sl_memory_json(&f->need) : NULL, "link_bytes", f->bytes,
+					"server", f->server, "note", f->taken ? f->why.text : NULL),
+			      JSON_INDENT(2));
+}
+
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct sl_conf_client *mine,
 			     struct sl_parties *parties, struct sl_setup *setup, struct sl_fail *fail)
 {
 	const bool trains = uses & SL_USES_TRAIN_SET, counts = uses & SL_USES_LINK;
-	int64_t samples[SL_SPLIT_COUNT];
 	const struct sl_conf_client *conf = mine;
-	struct sl_memory_need need;
-	uint64_t steps = 0;
-	struct sl_fail taken;
+	struct found found = {.steps = 0};
+	int64_t *samples = found.samples;
 	enum sl_err err = SL_OK;
 
 	setup->alone = o->alone != NULL;
@@ -396,43 +438,39 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 	if (!err && (uses & (SL_USES_TEST_SET | SL_USES_LINK))) /* also of predictions for given files */
 		err = check_metrics(conf, fail);
 	if (!err && trains)
-		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
+		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &found.steps, fail)
 					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
-							       &steps, fail);
+							       &found.steps, fail);
 	if (!err && trains)
 		err = sl_training_check_norms(setup,
 					      setup->set[SL_SPLIT_TRAIN].source ? setup->set[SL_SPLIT_TRAIN].count
 										: samples[SL_SPLIT_TRAIN],
-					      steps, fail);
+					      found.steps, fail);
 	if (!err && counts) {
-		err = sl_memory_find(&need, setup, o->local || (trains && conf->train.audit_every), fail);
+		err = sl_memory_find(&found.need, setup, o->local || (trains && conf->train.audit_every), fail);
 		if (err)
 			sl_setup_blame(setup, fail);
 		else
-			sl_memory_warn(&need, o->local);
+			sl_memory_warn(&found.need, o->local);
 	}
 	if (!err && (uses & SL_USES_LINK))
 		err = sl_noise_read(&setup->noise, conf, conf, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))
-		err = check_log(o, conf, setup, steps, fail);
-	if (err)
-		return err;
-	printf("%s: ok", o->config ? o->config : "the demo's run");
-	if (trains)
-		printf(", %" PRIu64 " step%s on %" PRId64 " sample%s", steps, sl_plural(steps), samples[SL_SPLIT_TRAIN],
-		       sl_plural(samples[SL_SPLIT_TRAIN]));
-	if (uses & SL_USES_TEST_SET)
-		printf(", %" PRId64 " sample%s to evaluate with", samples[SL_SPLIT_TEST],
-		       sl_plural(samples[SL_SPLIT_TEST]));
-	putchar('\n');
-	if (counts && !o->local)
-		sl_memory_print(&need);
-	/* only a note: the config is right, whatever its last run has left */
-	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &taken) != SL_OK)
-		printf("note: %s\n", taken.text);
-	return SL_OK;
+		err = check_log(o, conf, setup, found.steps, fail);
+	if (!err && counts && trains && !o->local)
+		err = sl_before_bytes(&found.bytes, setup, found.steps, samples, fail);
+	if (!err && o->check.connect)
+		err = sl_before_connect(&found.server, o, mine, found.steps, fail);
+	found.taken = (uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &found.why) != SL_OK;
+	if (!err && o->json)
+		print_json(uses, &found);
+	else if (!err)
+		print_found(o, uses, &found);
+	json_decref(found.bytes);
+	json_decref(found.server);
+	return err;
 }
 
 /* Loads the demo's config, with the folder that has its data. */

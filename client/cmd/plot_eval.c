@@ -9,7 +9,7 @@
 #include "common/base/buf.h"
 #include "common/base/wrap.h"
 
-enum { MOST_BYTES = 64 << 20, MOST_NUMBERED = 24, MOST_NAMED = 34, NAME = 18, COLOURS = 8 };
+enum { MOST_BYTES = 64 << 20, MOST_NUMBERED = 24, MOST_NAMED = 34, NAME = 18 };
 
 /* ---- what is read ---- */
 
@@ -144,7 +144,7 @@ static void write_confusion(FILE *script, const json_t *eval)
 	fprintf(script, "EOD\nset title 'Confusion matrix of %lld sample%s, %.2f %% right'\n", (long long)all,
 		sl_plural(all), all ? 100 * (double)right / (double)all : 0);
 	fputs("set xlabel 'predicted class'\nset ylabel 'true class'\nset cblabel 'share of the class (%)'\n"
-	      "set cbrange [0:100]\nset palette defined (0 '#ffffff', 1 '#08519c')\n"
+	      "set cbrange [0:100]\nset palette defined (0 '#f4f7fb', 1 '#4c78a8')\n"
 	      "unset key\nunset grid\n",
 	      script);
 	put_tics(script, 'x', eval, n);
@@ -187,12 +187,11 @@ static void write_roc(FILE *script, const json_t *eval)
 	fputs("EOD\n", script);
 	begin_square(script, n > 1 ? "ROC curves, each class against the rest" : "ROC curve",
 		     "false positive rate (1 - specificity)", "true positive rate (sensitivity)");
-	fputs("plot x with lines dt 2 lc rgb '#999999' notitle", script);
+	fputs("plot x with lines dt 2 lc rgb '#808080' notitle", script);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *curve = json_array_get(roc, i);
 
-		fprintf(script, ", \\\n     $roc index %zu using 1:2 with lines lw 2 lc %zu dt %zu title '", i,
-			i % COLOURS + 1, i / COLOURS + 1);
+		fprintf(script, ", \\\n     $roc index %zu using 1:2 with lines lt %zu title '", i, i + 1);
 		put_name(script, eval, (size_t)whole(json_object_get(curve, "class")));
 		if (json_array_size(json_object_get(curve, "points")))
 			fprintf(script, " (AUC %.3f)'", real(curve, "auc"));
@@ -232,8 +231,8 @@ static void write_calibration(FILE *script, const json_t *eval)
 	fprintf(script,
 		"set style fill solid 0.4 noborder\n"
 		"plot $bins using 1:2:(%.6g) with boxes lc rgb '#bbbbbb' title 'share of all samples', \\\n"
-		"     x with lines dt 2 lc rgb '#999999' title 'perfectly calibrated', \\\n"
-		"     $bins using 3:4 with linespoints pt 7 lw 2 lc 1 title 'share that is right'\n",
+		"     x with lines dt 2 lc rgb '#808080' title 'perfectly calibrated', \\\n"
+		"     $bins using 3:4 with linespoints pt 7 lt 1 title 'share that is right'\n",
 		0.9 / (double)n);
 }
 

@@ -90,6 +90,7 @@ static enum sl_err take_epoch(struct reader *r, const json_t *row)
 		.test_loss = sl_json_number(row, "test_loss"),
 		.test_acc = sl_json_number(row, "test_acc"),
 		.bytes = log->bytes,
+		.metrics = json_incref(json_object_get(row, "test_metrics")),
 	};
 	log->best_acc = fmax(log->best_acc, log->epoch[log->n_epoch++].test_acc); /* fmax ignores a NAN */
 	return SL_OK;
@@ -185,6 +186,7 @@ enum sl_err sl_run_log_read(struct sl_run_log *out, const char *run, struct sl_f
 	enum sl_err err;
 	FILE *file;
 
+	log.named = at != run;
 	if (snprintf(path, sizeof path, "%s%s", at, stat(at, &st) == 0 && S_ISDIR(st.st_mode) ? "/log.jsonl" : "") >=
 	    (int)sizeof path)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path '%.100s…' is too long", at);
@@ -198,7 +200,7 @@ enum sl_err sl_run_log_read(struct sl_run_log *out, const char *run, struct sl_f
 	if (!err && !log.steps)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: the run has no steps yet", path);
 	if (err) {
-		free(log.epoch);
+		sl_run_log_close(&log);
 		return err;
 	}
 	put_points(&log, &r.gather);
@@ -208,6 +210,8 @@ enum sl_err sl_run_log_read(struct sl_run_log *out, const char *run, struct sl_f
 
 void sl_run_log_close(struct sl_run_log *log)
 {
+	for (int i = 0; i < log->n_epoch; i++)
+		json_decref(log->epoch[i].metrics);
 	free(log->epoch);
 	*log = (struct sl_run_log){0};
 }

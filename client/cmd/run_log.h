@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_CMD_RUN_LOG_H
 #define SL_CLIENT_CMD_RUN_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
@@ -19,10 +20,12 @@ struct sl_run_epoch {
 	double number;              /* from 1; a member that joined late lacks the first */
 	double test_loss, test_acc; /* NAN: none */
 	double bytes;               /* sent and received in training so far */
+	struct json_t *metrics;     /* of the evaluation by name; NULL: none. The log's own */
 };
 
 struct sl_run_log {
 	char name[SL_RUN_NAME]; /* for a legend: UTF-8 without quotes, backslashes or control characters */
+	bool named;             /* by the command line, not after its folder */
 	struct sl_run_point point[SL_RUN_POINTS];
 	int n_point;
 	struct sl_run_epoch *epoch;

@@ -199,18 +199,17 @@ static enum sl_err write_script(const struct range *r, struct sl_fail *fail)
 	fputs("set title 'Loss by learning rate'\n$rows << EOD\n", file);
 	for (int i = 0; i < r->n; i++)
 		fprintf(file, "%.9g %.9g %.9g\n", r->point[i].lr, r->point[i].loss, r->point[i].smooth);
+	fputs("EOD\n", file);
+	sl_gnuplot_log_x(file, r->point[0].lr, r->point[r->n - 1].lr);
 	fprintf(file,
-		"EOD\n"
 		"set xlabel 'learning rate'\n"
 		"set ylabel 'training loss'\n"
-		"set key left top\n"
-		"set logscale x\n"
-		"set format x '%%.0e'\n"
+		"set key left center reverse Left\n"
 		"set autoscale xfix\n"
-		"set arrow 1 from %.6g, graph 0 to %.6g, graph 1 nohead dt 2 lw 1.5 lc rgb '#c02020'\n"
-		"set label 1 'suggestion %.2g' at %.6g, graph 0.95 offset 0.8,0 tc rgb '#c02020'\n"
-		"plot $rows using 1:2 with points pt 7 ps 0.5 lc rgb '#a0b8d8' title 'of a batch', \\\n"
-		"     $rows using 1:3 with lines lw 2 lc rgb '#2050a0' title 'smoothed'\n",
+		"set arrow 1 from %.6g, graph 0 to %.6g, graph 1 nohead dt 2 lw 1.5 lt 4\n"
+		"set label 1 'suggestion %.2g' at %.6g, graph 0.95 offset 0.8,0 tc lt 4\n"
+		"plot $rows using 1:2 with points pt 7 ps 0.5 lc rgb '#a0'.word(colours, 1) title 'of a batch', \\\n"
+		"     $rows using 1:3 with lines lt 1 title 'smoothed'\n",
 		suggestion(r), suggestion(r), suggestion(r), suggestion(r));
 	return sl_sweep_close(file, r->dir, "lr.gp", fail);
 }

@@ -63,12 +63,12 @@ static int write_rate_accuracy(FILE *file, const struct sl_conf_sweep_row *row, 
 	sl_gnuplot_range(file, 'y', low[1], high[1]);
 	if (sl_gnuplot_range(file, 'x', low[0], high[0]))
 		fputs("set autoscale xfix\n", file); /* the axis is not extended to the next power of ten */
+	sl_gnuplot_log_x(file, low[0], high[0]);
 	fprintf(file, "set ylabel '%s accuracy (%%)'\n", part);
 	fputs("set xlabel 'bytes sent / bytes as fp32'\n"
-	      "set logscale x\n"
 	      "set offsets graph 0.05, graph 0.15, graph 0.08, graph 0.08\n"
-	      "plot $rows using 1:2 with points pt 7 ps 1.2 notitle, \\\n"
-	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' noenhanced notitle\n",
+	      "plot $rows using 1:2 with points pt 7 ps 1.2 lt 1 notitle, \\\n"
+	      "     $rows using 1:2:3 with labels left offset 0.8,0.4 font ',9' tc rgb '#808080' noenhanced notitle\n",
 	      file);
 	return points;
 }
@@ -134,13 +134,13 @@ static int write_by_chunks(FILE *file, const struct by_chunks *what, const struc
 	if (least == most) /* gnuplot warns of a range that is a single value */
 		fprintf(file, "set xrange [%d:%d]\n", least - 1, least + 1);
 	fprintf(file,
-		"set xlabel 'chunks'\n"
-		"set ylabel '%s'\n"
+		"set xlabel 'chunks of a batch'\n"
+		"set ylabel '%s (%s)'\n"
 		"set xtics 1\n"
 		"set yrange [0:*]\n"
 		"set key outside right noenhanced\n"
 		"plot for [i=0:%d] $rows index i using 1:2 with linespoints pt 7 lw 2 title columnheader(1)\n",
-		what->axis, lines - 1);
+		what->title, what->axis, lines - 1);
 	return lines;
 }
 

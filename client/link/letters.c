@@ -97,6 +97,8 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 	}
 	if (frame.kind == SL_FRAME_PART || frame.kind == SL_FRAME_WELCOME)
 		l->moved_ms = sl_loop_now_ms(l->loop);
+	else if (frame.kind == SL_FRAME_HEARTBEAT && l->session.state == SL_SESSION_HELLO && l->events.waits)
+		l->events.waits(l->arg);
 	else if (frame.kind == SL_FRAME_HEARTBEAT && l->session.state == SL_SESSION_HELLO && !l->told)
 		sl_log(SL_LOG_INFO, "align-waits", "%s has answered, and waits for member %d of group %s",
 		       l->conf->server, !l->conf->agreed.share.member, l->conf->agreed.share.group);

@@ -15,6 +15,7 @@ struct sl_letters_events {
 	void (*open)(void *arg, size_t bytes);                 /* both members are there; bytes of each letter */
 	void (*came)(void *arg, struct sl_bytes letter);       /* valid during the call */
 	void (*failed)(void *arg, const struct sl_fail *fail); /* it is over; nothing comes behind this */
+	void (*waits)(void *arg); /* the server has given this member its seat; NULL: the log says that it waits */
 };
 
 /* `conf` and `auth` are borrowed; auth.own NULL: none. No event comes before the loop runs. */

@@ -46,7 +46,8 @@ struct sl_setup {
 	int n_features;
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
-	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
+	const char *record; /* of a training run: the record that is kept in log.dir (record.h); NULL: none. Borrowed */
+	bool streams;       /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 
 	/* ---- sl_setup_plan: what both sides agree on, and how the parts are computed */
 	struct sl_agreement agreement;

@@ -32,7 +32,7 @@ enum sl_err sl_answers_open(struct sl_answers *a, struct sl_loop *loop, const st
 	if (!err)
 		err = sl_conf_client_blame(conf, "metrics",
 					   sl_metrics_open(&a->metrics, loop, conf->metrics, conf->metrics_hosts.item,
-							   conf->metrics_hosts.n, answer, arg, fail),
+							   conf->metrics_hosts.n, conf->web, answer, arg, fail),
 					   fail);
 	return err;
 }

@@ -87,6 +87,7 @@ static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
 	if (!g->options->fresh && sl_journal_taken(&m->conf, fail) != SL_OK)
 		return fail->code;
 	m->setup.reads = SL_READS_ALL;
+	m->setup.record = g->setup->record;
 	err = sl_setup_plan(&m->setup, &m->conf, fail);
 	if (!err)
 		err = sl_setup_weights(&m->setup, m->conf.model.weights, false, fail);

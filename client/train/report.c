@@ -1,5 +1,8 @@
 #include "client/train/report.h"
 
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
 #include <malloc.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +16,7 @@
 #include "common/base/diskspace.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/telemetry/json.h"
 #include "common/telemetry/status.h"
 
 #define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
@@ -145,6 +149,62 @@ static void put_place(struct sl_status *out, const char *dir)
 	out->started_s = sl_started_s();
 }
 
+/* The end of log.jsonl, from the begin of a line on. */
+static char *log_end(const char *dir)
+{
+	enum { MOST = 8 << 20 };
+	char path[PATH_MAX], *text = malloc(MOST + 1), *begin;
+	const int fd = dir[0] && snprintf(path, sizeof path, "%s/log.jsonl", dir) < PATH_MAX
+			       ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+			       : -1;
+	const off_t all = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+	const ssize_t len = text && fd >= 0 ? pread(fd, text, MOST, all > MOST ? all - MOST : 0) : 0;
+
+	if (fd >= 0)
+		close(fd);
+	if (!text)
+		return NULL;
+	text[len > 0 ? len : 0] = 0;
+	begin = all > MOST ? strchr(text, '\n') : NULL;
+	if (begin)
+		memmove(text, begin + 1, strlen(begin));
+	return text;
+}
+
+/* A status with what a page shows besides; drops `status`. */
+static char *with_rest(char *status, const struct sl_setup *setup, const struct sl_remote *remote,
+		       const struct sl_training_link *link)
+{
+	static const char *const ends[SL_END_COUNT] = {[SL_END_GRAD] = "end_grad", [SL_END_MEAN] = "end_mean"};
+	const struct sl_port_stats now = remote ? sl_remote_stats(remote) : (struct sl_port_stats){0};
+	const struct sl_agreed *a = &setup->agreement.agreed;
+	json_t *root = status ? json_loads(status, 0, NULL) : NULL, *list = json_array();
+	json_t *record = sl_group_record_read(remote ? sl_remote_record(remote) : link->record);
+	char *text;
+
+	for (int i = 0; i < SL_CROSS_COUNT; i++) {
+		const bool end = i >= SL_DIR_COUNT,
+			   up = end ? i == SL_DIR_COUNT + SL_END_GRAD : i == SL_DIR_HEAD_ACT || i == SL_DIR_MID_GRAD;
+
+		if (!end || link->wire[i] + now.wire[i])
+			json_array_append_new(list,
+					      json_pack("{s:s, s:s, s:b, s:I}", "name",
+							end ? ends[i - SL_DIR_COUNT] : sl_dir_name((enum sl_dir)i),
+							"codec", end ? "" : setup->agreement.codec[i].text, "up", up,
+							"bytes", (json_int_t)(link->wire[i] + now.wire[i])));
+	}
+	json_object_set_new(root, "tensors", list);
+	json_object_set_new(root, "warnings", sl_jsonl_warnings());
+	json_object_set_new(root, "group",
+			    a->share.group[0] ? json_pack("{s:o, s:i, s:o?}", "name", sl_json_text(a->share.group),
+							  "member", a->share.member, "record", record)
+					      : json_null());
+	text = root ? sl_json_dump(root, JSON_COMPACT) : NULL;
+	json_decref(root);
+	free(status);
+	return text;
+}
+
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
@@ -154,8 +214,12 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 				   .task_s = NAN,
 				   .heap_bytes = (int64_t)mallinfo2().uordblks};
 	struct sl_status_session session;
+	const bool page = strcmp(request, "run.json") == 0;
+	char *text;
 
-	if (strcmp(request, "status") != 0)
+	if (strcmp(request, "log.jsonl") == 0)
+		return log_end(setup->conf->log.dir);
+	if (!page && strcmp(request, "status") != 0)
 		return NULL;
 	sl_training_report(training, &session);
 	status.uptime_s = session.age_s;
@@ -183,5 +247,6 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	status.ready = status.ready || (session.steps && session.step == session.steps);
 	status.session = &session;
 	status.n_session = 1;
-	return sl_status_json(&status, 0);
+	text = sl_status_json(&status, 0);
+	return page ? with_rest(text, setup, remote, link) : text;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/persist/record.h"
 #include "client/setup/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -122,15 +123,20 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 
 enum sl_err sl_training_begin(struct sl_training *r, struct sl_fail *fail)
 {
-	enum sl_err err;
+	enum sl_err err = SL_OK;
 
-	if (!r->takes_over)
+	if (r->begun)
 		return SL_OK;
-	err = sl_journal_begin(&r->journal, r->setup->conf, fail);
+	if (r->takes_over) {
+		err = sl_journal_begin(&r->journal, r->setup->conf, fail);
+		if (!err)
+			err = sl_about_keep(r->setup, fail);
+		r->takes_over = err;
+		sl_run_mark(r);
+	}
 	if (!err)
-		err = sl_about_keep(r->setup, fail);
-	r->takes_over = err;
-	sl_run_mark(r);
+		sl_record_keep(r->setup->conf, r->setup->record, r->setup->about);
+	r->begun = !err;
 	return err;
 }
 

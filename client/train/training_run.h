@@ -33,6 +33,7 @@ struct sl_training {
 	const struct sl_setup *setup;
 	const struct sl_learn_task *task;
 	bool eval_only, takes_over; /* takes_over: log.dir is still an earlier run's */
+	bool begun;
 	struct sl_schedule schedule;
 	int64_t steps_per_epoch, eval_batches;
 	uint64_t step, total_steps, planned_steps; /* train.stop may end it before the planned ones */

@@ -554,6 +554,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 			"noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
 	if (c->log.tensorboard && !c->log.dir[0])
 		return sl_conf_say(why, "log.tensorboard", "needs a folder in log.dir");
+	if (c->web && !c->metrics[0])
+		return sl_conf_say(why, "web", "needs an address in metrics, such as 127.0.0.1:9570");
 	if (!c->auth.secret_key[0] != !c->auth.server_key[0])
 		return sl_conf_say(why, c->auth.secret_key[0] ? "auth.secret_key" : "auth.server_key",
 				   "auth needs both secret_key and server_key, or neither");

@@ -71,8 +71,14 @@ static int status_after_output(const char *program, int status)
 	return sl_err_exit_status(SL_ERR_IO);
 }
 
-static int choose(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
-		  int argc, char **argv)
+static char version[256];
+
+const char *sl_command_version(void)
+{
+	return version;
+}
+
+static int choose(const char *program, const struct sl_command *commands, int argc, char **argv)
 {
 	char help[] = "--help", *ask[] = {help, NULL};
 
@@ -81,7 +87,7 @@ static int choose(const char *program, const char *build, const char *computes_w
 		return sl_err_exit_status(SL_ERR_USAGE);
 	}
 	if (is_one_of(argv[1], "--version", "-V")) {
-		printf("%s %s (%s), %s\n", program, SL_VERSION, build, computes_with);
+		puts(version);
 		return 0;
 	}
 	if (strcmp(argv[1], "help") == 0 && argc > 2)
@@ -105,6 +111,6 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 		return status;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* at a file's size limit a write then fails, as on a full disk */
-	return sl_program_end(
-		status_after_output(program, choose(program, build, computes_with, commands, argc, argv)));
+	snprintf(version, sizeof version, "%s %s (%s), %s", program, SL_VERSION, build, computes_with);
+	return sl_program_end(status_after_output(program, choose(program, commands, argc, argv)));
 }

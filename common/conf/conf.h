@@ -303,6 +303,7 @@ struct sl_conf_client {
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */
 	char metrics[SL_CONF_TEXT];        /* 127.0.0.1:9570; "": none */
 	struct sl_conf_list metrics_hosts; /* names for which it answers, besides addresses and localhost */
+	bool web;                          /* it serves a page of the run, too */
 	int watchdog_s, drain_s;           /* 0: no watchdog; SIGTERM ends at once */
 	struct sl_conf_origin origin;
 };

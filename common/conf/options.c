@@ -53,7 +53,8 @@ static const struct option table[] = {
 	{"--out", "FILE", SL_OPT_PLOT, AT(out),
 	 "the picture (default plot.png): .png, .svg, or .gp for the gnuplot script alone"},
 	{"--figure", "NAME", SL_OPT_PLOT, AT(figure),
-	 "one of: all (default), training, loss, accuracy, bytes; of an evaluation confusion, roc, calibration"},
+	 "one of: all (default), training, loss, accuracy, bytes, or a metric; of an evaluation confusion, roc, "
+	 "calibration"},
 	{"--control", "PATH", SL_OPT_CONTROL, AT(control),
 	 "ask this control socket, not the config's or the usual one"},
 	{"--prometheus", NULL, SL_OPT_CONTROL, AT(prometheus),
@@ -125,6 +126,8 @@ static const struct option table[] = {
 	 "change a key of the config; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end"},
+	{"--connect", NULL, SL_OPT_TRAIN, AT(check.connect),
+	 "with --check-config: try the server, too: reach, key, protocol, group, and how long three steps take there"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };

@@ -9,6 +9,10 @@
 
 enum { SL_MAX_SETS = 64, SL_MAX_PARTIES = 8, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 
+struct sl_options_check {
+	bool connect;
+};
+
 struct sl_options_export {
 	bool adapter, training;
 	const char *join[SL_MAX_PARTIES + 1]; /* ends with NULL */
@@ -34,6 +38,7 @@ struct sl_options {
 	int n_set;
 	bool json, local, resume, fresh, auto_resume, check_config, print_config, parity, prometheus, measure, csv,
 		logits, live, ready, quiet, watch, force, text, cuts, pair, stats, ids;
+	struct sl_options_check check;
 	struct sl_options_export export;
 	struct sl_options_lines lines;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
@@ -73,7 +78,7 @@ enum {
 	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
 	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */
 	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
-	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
+	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr, --connect */
 	SL_OPT_PARTY = 8388608,    /* --party */
 	SL_OPT_SET = 33554432,     /* --set */
 	SL_OPT_MANY = 16777216,    /* the same: it may be repeated; a list of SL_MAX_PARTIES, which ends with NULL */
@@ -105,5 +110,7 @@ struct sl_command {
  * its stdout could not be written, though somebody reads it, the exit status is that of IO. */
 int sl_command_run(const char *program, const char *build, const char *computes_with, const struct sl_command *commands,
 		   int argc, char **argv);
+/* What --version prints; "" in a program that sl_command_run does not run. */
+const char *sl_command_version(void);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "common/link/listener.h"
 
-enum { HEAD_OF_ANSWER = 256 };
+enum { HEAD_OF_ANSWER = 512 };
 
 struct sl_http {
 	struct sl_listener listener;
@@ -55,9 +55,11 @@ static char *make_answer(int status, const char *type, const char *body, bool wi
 static bool hear(void *arg, char *head, size_t len, bool ended, char **answer)
 {
 	const struct sl_http_page *page = &((const struct sl_http *)arg)->page;
-	int status = sl_request_status(head, len, page->path);
+	int status;
 	char *text, line[80];
 
+	while ((status = sl_request_status(head, len, page->path)) == 404 && page->next)
+		page = page->next;
 	if (!status && ended)
 		status = 400; /* the connection ended before the request did */
 	if (!status)

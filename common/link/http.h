@@ -1,6 +1,7 @@
-/* Serves one page over HTTP/1, for a collector of metrics. A GET of its path is answered with text made at that moment,
- * then the connection closes. A request may take 8 KiB (request.h), and 5 s with its answer. Of 16 connections the
- * oldest is closed for a new one (listener.h), so that silent ones block nobody for long. No authentication. */
+/* Serves pages over HTTP/1, for a collector of metrics and a browser on this host. A GET of its path is answered with
+ * text made at that moment, then the connection closes. A request may take 8 KiB (request.h), and 5 s with its answer.
+ * Of 16 connections the oldest is closed for a new one (listener.h), so that silent ones block nobody for long. No
+ * authentication. */
 #ifndef SL_LINK_HTTP_H
 #define SL_LINK_HTTP_H
 
@@ -13,12 +14,15 @@ struct sl_loop;
 struct sl_http;
 
 struct sl_http_page {
-	const char *path, *type; /* "/metrics", its Content-Type; these and the names outlive the server */
+	/* "/metrics"; its Content-Type, and behind a CRLF other fields of the answer's head, of at most 300 bytes.
+	 * These and the names outlive the server */
+	const char *path, *type;
 	const char (
 		*name)[SL_REQUEST_NAME]; /* n_name host names for which it is served, besides addresses and localhost */
 	int n_name;
 	char *(*text)(void *arg); /* malloc'ed, freed by the server; NULL: the answer is 503 */
 	void *arg;
+	const struct sl_http_page *next; /* another path, with its own `name`; outlives the server. NULL: none */
 };
 
 enum { SL_HTTP_ADDRESS = 64 };

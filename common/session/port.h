@@ -89,6 +89,11 @@ struct sl_port_memory {
 enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, struct sl_backend *host_be,
 			   const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_session_role role,
 			   struct sl_port_memory *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* The most bytes of one chunk's run by direction, without headers of messages; 0: it does not cross. Nothing is
+ * allocated. Errors of sl_codec_need. */
+enum sl_err sl_port_run_bytes(const struct sl_plan *plan, struct sl_backend *be,
+			      const struct sl_codec_spec spec[SL_DIR_COUNT], size_t bytes[SL_DIR_COUNT],
+			      struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens codecs (spec by direction) and buffers, once the plan is known, and sets the session's limits. (worker or loop,
  * before the first part.) `plan`, `be` and `host_be` are borrowed. host_be is the CPU's; NULL if be's memory is the
  * host's. A `be` with memory of its own may lack some codecs: host_be runs these on copies, and a line in the log names

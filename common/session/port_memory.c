@@ -201,6 +201,22 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 	return SL_OK;
 }
 
+enum sl_err sl_port_run_bytes(const struct sl_plan *plan, struct sl_backend *be,
+			      const struct sl_codec_spec spec[SL_DIR_COUNT], size_t bytes[SL_DIR_COUNT],
+			      struct sl_fail *fail)
+{
+	const struct coders c = {.plan = plan, .be = be, .spec = spec};
+	struct coding k[2];
+	enum sl_err err = SL_OK;
+
+	for (int mid = 0; mid < 2 && !err; mid++) {
+		err = sl_port_place(&c, mid, 0, k, fail);
+		for (int i = 0; i < 2 && !err; i++)
+			bytes[k[i].dir] = sl_port_crosses(plan, (int)k[i].dir) ? k[i].lengths + k[i].need.bound : 0;
+	}
+	return err;
+}
+
 /* ---- where the tokens of a chunk's rows begin */
 
 uint32_t *sl_port_begin(const struct sl_port *p, int chunk)

@@ -81,6 +81,7 @@ stands() {
 	takes "$1" && return
 	case $(cat "$tmp/out") in
 	*share.group*) takes "$1" share.group=g ;;
+	*'an address in metrics'*) takes "$1" metrics=127.0.0.1:9570 ;;
 	*'data.kind: images'*) takes "$1" data.kind=images ;;
 	*'model.task: numbers'*) takes "$1" model.task=numbers data.kind=csv model.name=mlp ;;
 	*'data.kind: csv'*) takes "$1" data.kind=csv model.name=mlp ;;

@@ -57,7 +57,8 @@ done
 
 code() { curl -s -o "$tmp/body" -w '%{http_code}' "$@"; }
 [ "$(code "$server_url?x=1")" = 200 ] || fail 'with a query'
-for path in / /metrics/ /status /../metrics%00 /metric; do
+[ "$(code "${server_url%metrics}")" = 200 ] && grep -q '<a href="/metrics">/metrics</a>' "$tmp/body" || fail "/: $(cat "$tmp/body")"
+for path in /run.json /log.jsonl /metrics/ /status /../metrics%00 /metric; do
 	[ "$(code --path-as-is "${server_url%/metrics}$path")" = 404 ] || fail "$path: not 404"
 done
 for method in POST PUT DELETE OPTIONS; do

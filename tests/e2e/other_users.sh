@@ -29,7 +29,7 @@ as_other rm log.jsonl
 client run "$tmp/client.yaml" --set train.checkpoint_every=4 || fail "the run in a folder of another user: status $?"
 cat "$tmp"/elsewhere/? | cmp -s - "$tmp/before" || fail "files elsewhere were overwritten"
 grep -q "log-folder: .* belongs to another user (uid $other)" "$tmp/run.log" || fail "no warning of the folder's owner"
-for file in log.jsonl model.safetensors link-epoch traffic about.json; do
+for file in log.jsonl model.safetensors link-epoch traffic about.json config.yaml; do
 	[ "$(stat -c '%a %F' "$tmp/run/$file")" = '600 regular file' ] || fail "$file is $(stat -c '%a %F' "$tmp/run/$file")"
 	if as_other cat "$file" >"$tmp/read" 2>&1; then fail "another user can read $file"; fi
 done

@@ -17,12 +17,12 @@ plot() {
 }
 says() { grep -q -- "$1" "$tmp/plot.log" || fail "no word on '$1'"; }
 # points NAME FILE: the number of points in a data block of the script
-points() { awk -v at="\$$1" '$1 == at {on = 1} $1 == "EOD" {on = 0} on' "$tmp/$2" | grep -c '^[0-9.e+-]* [0-9.e+-]*$'; }
+points() { awk -v at="\$$1" '$1 == at {on = 1} $1 == "EOD" {on = 0} on' "$tmp/$2" | grep -cE '^([0-9.e+-]+ ){4}[0-9.e+-]+$'; }
 
 plot 0 run.gp first=run run/log.jsonl
 [ "$(points training run.gp)" = 24 ] || fail "$(points training run.gp) steps of two runs, not 24"
 [ "$(points accuracy run.gp)" = 6 ] && [ "$(points bytes run.gp)" = 6 ] || fail 'not six epochs'
-grep -q '^"first"$' "$tmp/run.gp" && grep -q '^"run"$' "$tmp/run.gp" || fail 'the runs have no names'
+grep -q '^set label "first" at first ' "$tmp/run.gp" && grep -q '^set label "run" at first ' "$tmp/run.gp" || fail 'the runs have no names'
 says '^first  *3  *12 '
 acc=$(jq -s '[.[] | select(.type == "epoch")][-1].test_acc' "$tmp/run/log.jsonl")
 bytes=$(jq -s '[.[] | select(.type == "epoch") | .wire_tx_bytes + .wire_rx_bytes] | add' "$tmp/run/log.jsonl")
@@ -35,6 +35,27 @@ jq -e --argjson acc "$acc" --argjson bytes "$bytes" '.schema == 1 and .out == "r
 mkdir "$tmp/other"; cp -r "$tmp/run" "$tmp/other/"
 plot 64 x.gp run other/run
 says "two runs are named 'run' in the picture: give them names, such as first=run"
+plot 64 x.gp run run=other/run
+# Runs of one given name are one curve, their mean, with a band from the least to the largest; the curve is smoothed.
+for seed in 1 2 3; do
+	mkdir "$tmp/seed-$seed"
+	for step in 1 2 3 4; do
+		echo "{\"type\":\"step\",\"step\":$step,\"loss\":$((seed * step * step))}"
+		[ $step = 2 ] || echo "{\"type\":\"epoch\",\"epoch\":$step,\"steps\":$step,\"test_loss\":$((seed + step)),\"test_acc\":null,\"test_metrics\":{\"rmse\":0.$seed$step,\"odd'name\":1}}"
+	done >"$tmp/seed-$seed/log.jsonl"
+done
+plot 0 band.gp s=seed-1 s=seed-2 s=seed-3 other=seed-1
+block() { awk -v at="\$$1" '$1 == at {on = 1} $1 == "EOD" {on = 0} on && /^[0-9]/' "$tmp/band.gp" | tr '\n' ' '; }
+[ "$(block loss)" = '1 3 2 4 3 3 5 4 6 5 4 6 5 7 6 1 2 2 2 2 3 4 4 4 4 4 5 5 5 5 ' ] || fail "the band: $(block loss)"
+[ "$(block rmse)" = '1 0.21 0.11 0.31 0.21 3 0.23 0.13 0.33 0.23 4 0.24 0.14 0.34 0.24 1 0.11 0.11 0.11 0.11 3 0.13 0.13 0.13 0.13 4 0.14 0.14 0.14 0.14 ' ] || fail "a metric: $(block rmse)"
+[ "$(block training | cut -d ' ' -f 1-10 )" = '1 2 1 3 2 2 8 2.57894737 7.73684211 5.15789474' ] || fail "the smoothed loss: $(block training)"
+[ "$(grep -c ' with filledcurves ' "$tmp/band.gp")" = 3 ] || fail 'no band'
+# all: what has values, and each metric; none has an accuracy, or bytes
+[ "$(sed -n "s/^set title '\(.*\)'$/\1/p" "$tmp/band.gp" | tr '\n' ';')" = 'Training loss;Loss, evaluation;rmse, evaluation;' ] || fail "the figures: $(grep 'set title' "$tmp/band.gp")"
+plot 0 one.gp s=seed-1 --figure rmse
+! grep -q filledcurves "$tmp/one.gp" || fail 'a band of one run'
+plot 64 x.gp s=seed-1 --figure top5
+says "none of: all, training, loss, accuracy, bytes, rmse$"
 # A member that joined late has no first epochs; with train.eval_every not each epoch has an evaluation.
 mkdir "$tmp/late"
 for epoch in 3 4 5; do
@@ -42,7 +63,7 @@ for epoch in 3 4 5; do
 	echo "{\"type\":\"epoch\",\"epoch\":$epoch,\"steps\":$((4 * epoch)),\"test_acc\":$([ $epoch = 5 ] && echo null || echo 0.$epoch)}"
 done >"$tmp/late/log.jsonl"
 plot 0 late.gp late --figure accuracy
-[ "$(awk '/^\$accuracy/ {on = 1} /^EOD/ {on = 0} on && /^[0-9]/' "$tmp/late.gp" | tr '\n' ' ')" = '3 30 4 40 ' ] || fail "epochs of a late member: $(cat "$tmp/late.gp")"
+[ "$(awk '/^\$accuracy/ {on = 1} /^EOD/ {on = 0} on && /^[0-9]/ {print $1, $2}' "$tmp/late.gp" | tr '\n' ' ')" = '3 30 4 40 ' ] || fail "epochs of a late member: $(cat "$tmp/late.gp")"
 says '^late  *3  *20  *40.00  *40.00 '
 
 # 3,000 steps of loss 1, then 3,000 of loss 3: the plot has few points, which are the means.
@@ -52,18 +73,18 @@ printf '{"type":"step","step":60' >>"$tmp/long/log.jsonl" # a line that is being
 plot 0 long.gp long --figure training
 n=$(points training long.gp)
 [ "$n" -ge 200 ] && [ "$n" -le 400 ] || fail "$n points of 6,000 steps"
-awk '/^\$training/ {on = 1} on && NF == 2 && $1 + 0 > 0 {sum += $2; n++; if ($2 < 1 || $2 > 3) bad = 1}
+awk '/^\$training/ {on = 1} on && NF == 5 && $1 + 0 > 0 {sum += $2; n++; if ($2 < 1 || $2 > 3) bad = 1}
 	END {exit bad || sum / n < 1.95 || sum / n > 2.05}' "$tmp/long.gp" || fail 'the means are not those of the steps'
 
 # A name may have any letters; the picture's name may be no UTF-8, and JSON is JSON all the same.
 plot 0 run.gp "größe \"1\"=run" --figure training
-grep -q '^"größe _1_"$' "$tmp/run.gp" || fail 'a name has lost its letters'
-[ "$(grep -c '^set key top right noenhanced$' "$tmp/run.gp")" = 1 ] || fail 'the legend of one run'
+grep -q '^set label "größe _1_" at first .* tc lt 1 noenhanced$' "$tmp/run.gp" || fail 'a name has lost its letters'
 plot 0 $'\377.gp' run --json
 jq -e '.out == "?.gp"' "$tmp/plot.log" >"$tmp/jq.log" || fail "no JSON: $(cat "$tmp/plot.log")"
-# Of many runs the legend lies beside the curves.
-plot 0 run.gp {a,b,c,d,e,f,g,h,i}=run
-[ "$(grep -c "^set key .* outside font ',8'$" "$tmp/run.gp")" = 4 ] || fail 'the legend of nine runs'
+# Of many runs the names beside the curves are apart.
+plot 0 run.gp {a,b,c,d,e,f,g,h,i}=run --figure loss
+sed -n 's/^set label .* graph \([0-9.]*\) offset.*/\1/p' "$tmp/run.gp" | awk 'NR > 1 && $1 - last < 0.059 {exit 1} {last = $1} END {exit NR != 9 || last > 1}' ||
+	fail "the names of nine runs: $(grep 'set label' "$tmp/run.gp")"
 
 # Losses that are large, and equal or nearly so: a range of its own, which gnuplot neither warns of nor refuses.
 made() { # FOLDER LOSS…: a run of one step, with an evaluation for each loss

@@ -95,6 +95,14 @@ tally() { # expected last line, expected status, programs …
 tally '1 passed, 0 failed, 1 skipped' 0 ./good.sh ./skipped.sh
 tally '1 passed, 1 failed, 0 skipped' 1 ./good.sh ./bad.sh
 tally '0 passed, 1 failed, 0 skipped' 1 ./empty
+# Newer releases of cmocka name the group in their headings: no heading is a case.
+for heading in '' 'tests: '; do
+	printf '#!/bin/sh\ncat <<END\n[==========] %sRunning 4 test(s).\n[       OK ] a\n[  SKIPPED ] b\n[  FAILED  ] c\n[==========] %s4 test(s) run.\n' "$heading" "$heading" >cases
+	printf '[  PASSED  ] 1 test(s).\n[  SKIPPED ] %s1 test(s), listed below:\n[  SKIPPED ] b\n[  FAILED  ] %s1 test(s), listed below:\n[  FAILED  ] c\nEND\nexit 1\n' "$heading" "$heading" >>cases
+	chmod +x cases
+	tally '1 passed, 1 failed, 1 skipped' 1 ./cases
+	[ "$(grep -c '^SKIP' out)" = 1 ] || { echo 'a heading is listed'; cat out; exit 1; }
+done
 tally '0 passed, 1 failed, 0 skipped' 1
 
 # ---- scripts/house.py: what is above a rule of the house, or above scripts/limits

@@ -188,6 +188,9 @@ begin_align B roles
 b=$align_pid
 wait_for 'roles: B waits' grep -q '^INFO align-waits: ' "$tmp/roles-B.log"
 refuses 78 'no member with share.role: features' A share.role=labels data.label=colour model.classes=3
+# nor does a check of the group by A disturb B, which goes on waiting
+"$SPLITC" train "$tmp/A.yaml" --set log.dir= --check-config --connect >"$tmp/connect.log" 2>&1 || fail "--connect: status $?"
+grep -q '^group  *this client may train with g$' "$tmp/connect.log" && grep -q '^trial  *none: ' "$tmp/connect.log" || fail "--connect in a vertical group: $(cat "$tmp/connect.log")"
 begin_align A roles
 ends_with "$align_pid" 0 $patience 'roles: A'
 ends_with "$b" 0 $patience 'roles: B'
