@@ -378,8 +378,8 @@ int splitc_init(int argc, char **argv)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	if (!counted.code || conf.model.network[0]) /* the file defines how many */
 		return 0;
-	printf("The classes could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
-	       "--force --set data.label=NAME`: what you have changed in %s stays.\n",
-	       counted.text, word, path);
+	printf("The %s could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
+	       "--force --set data.%s=NAME`: what you have changed in %s stays.\n",
+	       sl_conf_lacks_labels(&conf) ? "features" : "classes", counted.text, word, pair ? "id" : "label", path);
 	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may come later */
 }

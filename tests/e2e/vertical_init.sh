@@ -133,6 +133,8 @@ sed '1s/$/,name/; 2,$s/^p-\([0-9]*\),.*/&,person \1/' "$tmp/a.csv" >"$tmp/two.cs
 refuses 78 'Give --set data.id=NAME with one of: patient, size, age, colour, name' --party features --data two.csv
 does "$SPLITC" init two.yaml --party features --data two.csv --set data.id=patient
 grep -q '^  ignore: \["name"\]' "$tmp/two.yaml" && says ' --set model.features=5 ' || fail "a name beside data.id: $(cat "$tmp/two.yaml")"
+here "$SPLITC" init lacks.yaml --party features --data a.csv --set data.id=name
+[ $rc = 65 ] && says 'The features could not be counted (a.csv: no column "name" (data.id);' && says 'init lacks.yaml --force --set data.id=NAME' || fail "a wrong data.id: $rc: $(cat "$tmp/out")"
 refuses 78 'for pictures copy those in docs/howto-vertical.md' --party features --data cifar10
 refuses 66 'no table can be read there' --party features --data csv:nowhere
 refuses 78 'share.role' --party both --data a.csv
