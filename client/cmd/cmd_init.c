@@ -7,12 +7,14 @@
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
 #include "client/cmd/preset_keys.h"
+#include "client/cmd/preset_party.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/conf/key.h"
 
 static const char *const usage[] = {
-	"splitc init [FILE] [--data DATA] [--model NAME] [--cut CUT] [--server ADDRESS] [--set KEY=VALUE]… [--force]",
+	"splitc init [FILE] [--data DATA] [--model NAME] [--cut CUT] [--server ADDRESS] [--party ROLE] "
+	"[--set KEY=VALUE]… [--force]",
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
 	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, or a folder with "
@@ -22,6 +24,7 @@ static const char *const usage[] = {
 	"CUT is 1:-1, "
 	"which keeps the first and the last unit of the network on this host, or two names, such as "
 	"features.0.1,classifier.",
+	"--party features and --party labels write the two configs of a vertical pair, from the members' tables.",
 	"With --force, init keeps the keys that you have changed in FILE, and chooses the others anew. --set adds "
 	"keys, such as --set data.label=price.",
 	NULL,
@@ -265,7 +268,8 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 				   .user = &user,
 				   .counted = counted,
 				   .found = &d.found};
-	char log_dir[ANSWER], text[SL_PRESET_TEXT];
+	const char *set[SL_PRESET_PARTY_SETS];
+	char log_dir[ANSWER], text[SL_PRESET_TEXT], role[SL_CONF_TEXT];
 	enum sl_err err = SL_OK;
 
 	log_dir_of(path, log_dir);
@@ -274,11 +278,14 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 		return say_there(path, fail);
 	if (o->force && access(path, F_OK) == 0)
 		read_before(&before, &user, &preset, path);
-	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", NULL, 0, o->set, o->n_set, fail);
+	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", NULL, 0, set,
+			    sl_preset_party_sets(set, role, o, &user), fail);
 	if (!err)
 		err = sl_preset_check(conf, fail);
 	if (!err)
 		sl_preset_take(&user, conf);
+	if (!err)
+		err = sl_preset_party_check(&user, preset.model, fail);
 	if (!err && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
 		const enum sl_log_level level = sl_log_level();
 
@@ -341,6 +348,7 @@ int splitc_init(int argc, char **argv)
 	struct sl_fail counted, fail;
 	char word[2 * ANSWER];
 	const char *path;
+	bool pair;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_INIT, 1);
 
 	if (status >= 0)
@@ -349,13 +357,16 @@ int splitc_init(int argc, char **argv)
 	if (init(&o, path, &conf, &found, &counted, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	quote_word(path, word);
+	pair = sl_agreed_is_vertical(&conf.agreed);
 	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, word,
 	       word);
-	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
+	printf("The run needs splits at %s%s.\n", conf.server, pair ? "" : ", unless you give --local");
 	if (found.what)
 		printf("The data are %s (%s).\n", found.what, sl_conf_data_kinds[conf.data.kind]);
-	if (conf.data.kind == SL_DATA_CSV && !counted.code && !conf.model.network[0] &&
-	    access(conf.data.dir, R_OK) == 0)
+	if (pair && !counted.code)
+		sl_preset_party_say(&conf, word);
+	else if (conf.data.kind == SL_DATA_CSV && !counted.code && !conf.model.network[0] &&
+		 access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);
 	if (!counted.code && counted.text[0])
 		printf("The classes are %s.\n", counted.text);
@@ -367,8 +378,8 @@ int splitc_init(int argc, char **argv)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	if (!counted.code || conf.model.network[0]) /* the file defines how many */
 		return 0;
-	printf("The classes could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
-	       "--force --set data.label=NAME`: what you have changed in %s stays.\n",
-	       counted.text, word, path);
+	printf("The %s could not be counted (%s). Mend the data, or set what is wrong, such as `splitc init %s "
+	       "--force --set data.%s=NAME`: what you have changed in %s stays.\n",
+	       sl_conf_lacks_labels(&conf) ? "features" : "classes", counted.text, word, pair ? "id" : "label", path);
 	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may come later */
 }

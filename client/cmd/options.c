@@ -10,6 +10,7 @@
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
 #include "client/cmd/preset.h"
+#include "client/cmd/preset_find.h"
 #include "client/data/picture.h"
 #include "client/figures/metric.h"
 #include "client/link/auth.h"

@@ -1,12 +1,11 @@
 #include "client/cmd/preset.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cmd/preset_columns.h"
 #include "client/cmd/preset_find.h"
 #include "client/cmd/preset_keys.h"
+#include "client/cmd/preset_party.h"
 #include "client/cmd/preset_table.h"
 #include "client/data/class_name.h"
 #include "client/data/parts.h"
@@ -135,7 +134,7 @@ static void set_counted(struct making *m, struct sl_fail *counted)
 		name_classes(&there, counted);
 	if (there.classes && !file)
 		set_number(m, "model.classes", there.classes);
-	if (m->kind->input == SL_NETWORK_ROWS && !file)
+	if (m->kind->input == SL_NETWORK_ROWS && !file && !m->spec.blind)
 		set_number(m, "model.features", there.field[SL_FIELD_INPUT].dim[0]);
 	if (!m->spec.task && sl_setup_is_unequal(&there)) {
 		set_list(m, "train.metrics", metrics, 2);
@@ -240,18 +239,23 @@ static void take_labels(struct making *m)
 static void choose_table(struct making *m)
 {
 	struct sl_preset_table *t = &m->table;
-	const bool labels = m->at.labels[0];
-	const char *label = m->preset->label                       ? m->preset->label
+	const bool labels = m->at.labels[0], features = m->spec.unlabelled;
+	const char *label = features                               ? ""
+			    : m->preset->label                     ? m->preset->label
 			    : sl_preset_has(m->user, "data.label") ? m->user->data.label.item[0]
 								   : NULL;
 
 	sl_preset_table_read(t, labels ? m->at.labels : m->at.dir, label);
 	for (int i = 0; i < t->table.columns && i < SL_CONF_LIST_MAX; i++)
 		snprintf(m->columns.name[m->columns.n++], SL_CONF_TEXT, "%s", sl_name(&t->table.header, i));
-	take_label(m, t->unclear ? NULL : t->label, t->label);
-	if (label && t->table.columns && sl_csv_find(&t->table, label) < 0 && !m->fail->code)
+	if (!features)
+		take_label(m, t->unclear ? NULL : t->label, t->label);
+	if (label && !features && t->table.columns && sl_csv_find(&t->table, label) < 0 && !m->fail->code)
 		(void)!sl_csv_lacks(&t->table, "data.label", label, m->fail);
-	if (!labels && sl_preset_table_hides(m->at.dir, t->label)) /* its rows are to be predicted */
+	if (sl_agreed_is_vertical(&m->user->agreed) && !m->fail->code &&
+	    sl_preset_party_id(&m->spec.id, t, m->user, &m->columns, m->fail) == SL_OK)
+		set(m, "data.id", m->spec.id);
+	if (!labels && !features && sl_preset_table_hides(m->at.dir, t->label)) /* its rows are to be predicted */
 		snprintf(m->at.dir, sizeof m->at.dir, "%s", t->table.path);
 	if (!m->spec.task && t->numbers)
 		m->spec.task = &sl_learn_tasks[SL_LEARN_NUMBER];
@@ -324,7 +328,8 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 				       .mask_classes = 2,
 				       .column = m->column,
 				       .ncolumns = 1,
-				       .unlabelled = decoder,
+				       .unlabelled = decoder || sl_preset_party_has(m->user, SL_ROLE_FEATURES),
+				       .blind = sl_preset_party_has(m->user, SL_ROLE_LABELS),
 				       .next = {.on = decoder, .end = -1},
 				       .task = pixels ? &sl_learn_tasks[SL_LEARN_PIXELS] : NULL};
 	if (sl_preset_has(m->user, "model.task") && m->user->model.task != SL_CONF_CLASSES)
@@ -462,6 +467,10 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 				  input & SL_NETWORK_TOKENS, m->fail);
 	if (err)
 		return err;
+	if (sl_agreed_is_vertical(&m->user->agreed) && strcmp(m->kind->kind, "csv") != 0)
+		return refuse(m, "data.kind",
+			      "--party writes the configs of two tables, --data csv:FILE; for pictures copy those in "
+			      "docs/howto-vertical.md");
 	if (p->found)
 		*p->found = (struct sl_preset_found){.what = m->at.what};
 	if (file && (m->kind->input & SL_NETWORK_TOKENS))
@@ -525,6 +534,7 @@ static enum sl_err write_text(char text[SL_PRESET_TEXT], struct making *m, struc
 	sl_preset_take(m->conf, m->user);
 	fputs("# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n", file);
 	err = sl_conf_print_set(&sl_conf_client_schema, m->conf, file);
+	sl_preset_party_comment(m->conf, file);
 	fputs("# For a server on another host: `splitc keygen`, then\n"
 	      "# auth: {secret_key: splitc.key, server_key: splits.pub}\n"
 	      "# Wait for a server that is lost, instead of ending with status 69:\n"
@@ -581,18 +591,4 @@ enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *con
 	if (err == SL_ERR_CONFIG && try_preset(text, conf, preset, true, &why) == SL_OK)
 		err = SL_OK;
 	return err;
-}
-
-bool sl_preset_place(int n, char out[PATH_MAX])
-{
-	const char *share = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-	int len = -1;
-
-	if (n == 0)
-		len = snprintf(out, PATH_MAX, "%s", sl_preset_kinds[0].folder);
-	else if (n == 1 && share && share[0] == '/')
-		len = snprintf(out, PATH_MAX, "%s/split/cifar-10-batches-bin", share);
-	else if (n == 1 && home && home[0] == '/')
-		len = snprintf(out, PATH_MAX, "%s/.local/share/split/cifar-10-batches-bin", home);
-	return len >= 0 && len < PATH_MAX;
 }

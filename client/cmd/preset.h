@@ -34,8 +34,4 @@ enum { SL_PRESET_TEXT = 4 * PATH_MAX };
 enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
-/* The n-th usual place of the demo's data, from 0: data/cifar-10-batches-bin in the working directory, then
- * cifar-10-batches-bin in $XDG_DATA_HOME/split (~/.local/share/split). false: there are no more. */
-bool sl_preset_place(int n, char out[PATH_MAX]);
-
 #endif

@@ -399,3 +399,17 @@ const char *sl_preset_usual_kind(unsigned input, bool decoder)
 		k++;
 	return decoder ? "text" : k->kind;
 }
+
+bool sl_preset_place(int n, char out[PATH_MAX])
+{
+	const char *share = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+	int len = -1;
+
+	if (n == 0)
+		len = snprintf(out, PATH_MAX, "%s", sl_preset_kinds[0].folder);
+	else if (n == 1 && share && share[0] == '/')
+		len = snprintf(out, PATH_MAX, "%s/split/cifar-10-batches-bin", share);
+	else if (n == 1 && home && home[0] == '/')
+		len = snprintf(out, PATH_MAX, "%s/.local/share/split/cifar-10-batches-bin", home);
+	return len >= 0 && len < PATH_MAX;
+}

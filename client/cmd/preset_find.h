@@ -28,4 +28,8 @@ enum sl_err sl_preset_find_kind(const struct sl_preset_kind **out, struct sl_pre
 /* The kind of the demo's data for networks with this input. */
 const char *sl_preset_usual_kind(unsigned input, bool decoder);
 
+/* The n-th usual place of the demo's data, from 0: data/cifar-10-batches-bin in the working directory, then
+ * cifar-10-batches-bin in $XDG_DATA_HOME/split (~/.local/share/split). false: there are no more. */
+bool sl_preset_place(int n, char out[PATH_MAX]);
+
 #endif

@@ -29,6 +29,9 @@ static bool is_same(const struct sl_conf_client *a, const struct sl_conf_client 
 
 void sl_preset_forget(struct sl_conf_client *user, const struct sl_conf_client *made)
 {
+	const int train = sl_conf_find(&sl_conf_client_schema, "data.split.train");
+	const int val = sl_conf_find(&sl_conf_client_schema, "data.split.val"), val_line = user->origin.mark[val].line;
+
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++) {
 		const struct sl_conf_key *key = &sl_conf_client_schema.key[i];
 		bool answer = false;
@@ -38,6 +41,8 @@ void sl_preset_forget(struct sl_conf_client *user, const struct sl_conf_client *
 		if (answer || (made && is_same(user, made, key) && strcmp(key->path, "data.label") != 0))
 			user->origin.mark[i].line = 0;
 	}
+	if (user->origin.mark[train].line) /* parts add up to 1, so another one for training keeps this one */
+		user->origin.mark[val].line = val_line;
 }
 
 void sl_preset_forget_section(struct sl_conf_client *user, const char *section)

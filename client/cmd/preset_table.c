@@ -77,24 +77,34 @@ static struct sl_csv_tally count(const struct sl_csv *table, int column)
 	return sl_csv_count(table, column, measures ? unit : NULL, true);
 }
 
-/* Finds the label: the one column with a usual name, or else the last one, if it alone has words. Returns -1 if that
- * is not clear. */
+/* Finds the label: the one column with a usual name, or else the only one that does not name rows, or the last one, if
+ * it alone has words. Returns -1 if that is not clear. */
 static int find_label(const struct sl_csv *table)
 {
-	int usual = 0, words = 0, label = -1, word = -1;
+	int usual = 0, words = 0, others = 0, label = -1, word = -1, other = -1;
 	struct sl_fail why;
 
 	for (int i = 0; i < table->columns; i++) {
 		const struct sl_csv_tally n = count(table, i);
+		const bool names = names_rows(table, i);
 
+		if (!names && others++ == 0)
+			other = i;
 		if (sl_preset_is_label(sl_name(&table->header, i)) && usual++ == 0)
 			label = i;
-		if (n.words && !names_rows(table, i) && !sl_csv_date_form(table, i, &why)) {
+		if (n.words && !names && !sl_csv_date_form(table, i, &why)) {
 			words++;
 			word = i;
 		}
 	}
-	return usual == 1 ? label : !usual && words == 1 && word == table->columns - 1 ? word : -1;
+	if (usual)
+		return usual == 1 ? label : -1;
+	return others == 1 ? other : words == 1 && word == table->columns - 1 ? word : -1;
+}
+
+bool sl_preset_table_names(const struct sl_preset_table *c, const char *column)
+{
+	return names_rows(&c->table, sl_csv_find(&c->table, column));
 }
 
 const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id)

@@ -20,6 +20,8 @@ struct sl_preset_table {
 /* Reads the training file in `folder`, or `folder` itself if it is a file. Names lie in c->table, which the caller
  * closes. `label`: the column that the user has named; NULL: none. */
 void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const char *label);
+/* Whether the column only identifies rows; an empty one does not. */
+bool sl_preset_table_names(const struct sl_preset_table *c, const char *column);
 /* The column of those who have several rows, such as patient_id; NULL: there is none. `id`: what names a row. */
 const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id);
 /* Whether the evaluation's file in `folder` lacks the column, as a competition's test.csv does. */

@@ -47,6 +47,7 @@ enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *
 {
 	json_t *about = sl_about_note(features), *other = sl_about_note(labels);
 
+	json_object_del(about, "task"); /* the member with features need not know what is predicted */
 	free(s->about);
 	s->about = about && other && json_object_update_missing(about, other) == 0 ? sl_json_dump(about, JSON_COMPACT)
 										   : NULL;

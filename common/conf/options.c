@@ -89,6 +89,8 @@ static const struct option table[] = {
 	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
 	 "the data, such as photos or images:photos; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
+	{"--party", "ROLE", SL_OPT_INIT | SL_OPT_ONCE, AT(role),
+	 "write the config of a member of a vertical pair, which has the features or the labels"},
 	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
 	{"--force", NULL, SL_OPT_SWEEP, AT(force), "write over the sweep that DIR holds"},
 	{"--text", NULL, SL_OPT_GRAPH, AT(text),

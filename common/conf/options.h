@@ -42,7 +42,7 @@ struct sl_options {
 	struct sl_options_export export;
 	struct sl_options_lines lines;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
-	const char *server, *model, *data, *cut;                        /* of init; the same */
+	const char *server, *model, *data, *cut, *role;                 /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
@@ -68,7 +68,7 @@ enum {
 	SL_OPT_RESUME = 256,   /* --resume, --fresh, --auto-resume */
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, --top, --out FILE, --force, and --json of lines */
-	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
+	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --party, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
 	SL_OPT_GRAPH = 16384,  /* --text, --cuts */

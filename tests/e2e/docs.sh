@@ -85,6 +85,9 @@ stands() {
 	*'data.kind: images'*) takes "$1" data.kind=images ;;
 	*'model.task: numbers'*) takes "$1" model.task=numbers data.kind=csv model.name=mlp ;;
 	*'data.kind: csv'*) takes "$1" data.kind=csv model.name=mlp ;;
+	*'it is of mlp'*) takes "$1" data.kind=csv model.name=mlp ;;
+	*'data.id: belongs to share.mode: vertical'*) takes "$1" share.mode=vertical share.group=g share.secret=k data.kind=csv model.name=mlp ;;
+	*'data.aligned: belongs to share.mode: vertical'*) takes "$1" share.mode=vertical share.group=g data.id=i data.kind=csv model.name=mlp ;;
 	*'it is of token_mlp'*) takes "$1" data.kind=made_tokens model.name=token_mlp ;;
 	*) return 1 ;;
 	esac
