@@ -37,6 +37,7 @@ struct sl_training_totals {
 	double test_loss, test_acc, best_test_acc;
 	/* what the last evaluation is to be compared with (sl_run_compare); NaN: there is no such figure */
 	const char *majority;          /* the largest class; NULL: none */
+	uint64_t compared;             /* samples of the evaluation that the next ones are of; 0: none was whole */
 	double majority_share, spread; /* spread: the rmse of numbers' own mean */
 	struct sl_interval acc_interval, auc_interval;
 	int groups;                            /* that acc_interval counts; 0: it counts samples */

@@ -186,13 +186,14 @@ void sl_training_eval_nonfinite(const struct sl_training *r, struct sl_fail *fai
 			   r->step, why.text, numbers ? ", or data.scale_label: true" : "");
 }
 
-/* Says it where a finished run's accuracy is no better than that of always the same answer. */
-static void warn_no_better(const struct sl_training *r)
+void sl_run_warn_no_better(const struct sl_training *r)
 {
 	const struct sl_training_totals *t = &r->totals;
 	char share[2][SL_FIGURE_TEXT];
 
-	if (!t->majority || !(t->test_acc <= t->majority_share) || r->setup->phase.index + 1 < r->setup->phase.count)
+	/* a network that ranks the classes has learned, wherever it draws the line */
+	if (!t->majority || t->auc_interval.low > 0.5 || !(t->test_acc <= t->majority_share) ||
+	    r->setup->phase.index + 1 < r->setup->phase.count)
 		return;
 	sl_log(SL_LOG_WARN, "no-better-than-majority",
 	       "%s accuracy is %s, and %s for a network that always says \"%.60s\": nothing shows that this one has "
@@ -210,6 +211,7 @@ void sl_run_compare(struct sl_training *r)
 	t->acc_interval = t->auc_interval = (struct sl_interval){(double)NAN, (double)NAN};
 	if (!t->test_samples || r->in_eval != r->eval_batches || t->undefined[0])
 		return;
+	t->compared = t->test_samples;
 	t->spread = sl_scores_spread(r->scores);
 	if (!r->majority[0])
 		return;
@@ -220,5 +222,4 @@ void sl_run_compare(struct sl_training *r)
 		t->acc_interval = sl_scores_accuracy(r->scores, &t->groups);
 	else
 		t->acc_interval = sl_interval_share((double)r->eval.correct, (double)r->eval.answers);
-	warn_no_better(r);
 }

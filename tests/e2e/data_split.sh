@@ -157,6 +157,18 @@ grep -qE '^INFO data-split: [0-9]+ samples are for validation, divided by class 
 	grep -q '^WARN thin-part: the validation part has 10 samples of class "ill", of 1 group: ' "$tmp/unequal.log" || fail "thin parts: $(cat "$tmp/unequal.log")"
 "$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/unequal" --json 2>/dev/null | jq -e '.classes[0] == {name: "ill", train: 20, validation: 10, test: 10} and .train.groups + .validation.groups + .test.groups == 60' >/dev/null ||
 	fail "parts are uneven: $("$SPLITC" data "$tmp/client.yaml" --set data.dir="$tmp/unequal" --json)"
+# A run that is stopped says of its last whole evaluation what a finished one says; but not that it learned nothing
+# where its ranking is better than chance.
+"$SPLITC" train "$tmp/client.yaml" --local --fresh --set data.dir="$tmp/unequal" --set log.dir="$tmp/stopped-run" --set train.epochs=100000 --set train.metrics=auc >"$tmp/stopped.log" 2>&1 &
+stopped=$!
+started+=("$stopped")
+is_in_third_epoch() { [ "$(grep -c '"type":"epoch"' "$tmp/stopped-run/log.jsonl" 2>/dev/null)" -ge 2 ]; }
+wait_for 'no second epoch' is_in_third_epoch
+signal INT "$stopped"
+ends_with "$stopped" 75 $patience 'the run that is stopped'
+grep -qE '^95 % interval [0-9.]+ to [0-9.]+ %, by [0-9]+ groups; always "well" would be ' "$tmp/stopped.log" || fail "a stopped run: $(tail -n 12 "$tmp/stopped.log")"
+tail -n 1 "$tmp/stopped-run/log.jsonl" | jq -e '(.test_acc > .test_baseline.acc or .test_intervals.auc[0] > 0.5) != ($said > 0)' --argjson said "$(grep -c 'no-better-than-majority' "$tmp/stopped.log")" >"$tmp/out" ||
+	fail "no-better-than-majority: $(tail -n 1 "$tmp/stopped-run/log.jsonl")"
 for way in data.sampling=balanced train.class_weights=balanced; do
 	unequal train --fresh --set $way --set train.max_steps=1 >"$tmp/mended.log" 2>&1 && ! grep unequal-classes "$tmp/mended.log" || fail "$way: $(cat "$tmp/mended.log")"
 done
