@@ -434,7 +434,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	 * done. */
 	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
 		sl_training_finish(d->run, &d->link, sl_drive_outcome(d), options->json);
-	if (!err && !d->why && setup->conf->agreed.share.unmet == SL_UNMET_GO_ON && !options->eval_only) {
+	if (!err && !d->why && !options->eval_only) {
 		json_t *record = sl_group_record_read(d->link.record);
 
 		err = sl_group_record_check(record, fail);

@@ -95,7 +95,8 @@ enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)
 			return sl_fail_at(
 				fail, "share.least", SL_ERR_UNMET,
 				"the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "
-				"were to be (share.unmet: go_on)",
+				"were to be: share.unmet is go_on, or its train.epochs or train.max_steps is another "
+				"one",
 				k, 100 * part_of(record, k), 100 * least);
 	return SL_OK;
 }

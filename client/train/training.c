@@ -409,7 +409,6 @@ static void eval_over(struct sl_training *r)
 	r->report_due = true;
 	sl_run_judge(r);
 	keep_thresholds(r);
-	sl_run_compare(r);
 }
 
 /* A moving mean over about ten steps. It is of times, since a mean of rates would be above their common rate. */
@@ -531,9 +530,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
-	if (!r->totals.compared)
-		sl_run_compare(r);
-	sl_run_warn_no_better(r);
+	sl_run_compared(r);
 	r->totals.scores = r->in_eval == r->eval_batches ? r->scores : NULL; /* else of a part of the test set */
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	r->totals.weights = r->eval_only ? r->setup->weights_file : NULL;

@@ -133,6 +133,30 @@ static void judge_stop(struct sl_training *r)
 	       r->planned_steps, sl_summary_stop_text(s, text));
 }
 
+/* Of an evaluation that is over: its intervals, and what a network reaches that has learned nothing. */
+static void compare_with_nothing(struct sl_training *r)
+{
+	struct sl_training_totals *t = &r->totals;
+
+	t->majority = NULL;
+	t->groups = 0;
+	t->majority_share = t->spread = (double)NAN;
+	t->acc_interval = t->auc_interval = (struct sl_interval){(double)NAN, (double)NAN};
+	if (!t->test_samples || r->in_eval != r->eval_batches || t->undefined[0])
+		return;
+	t->compared = t->test_samples;
+	t->spread = sl_scores_spread(r->scores);
+	if (!r->majority[0])
+		return;
+	t->majority = r->majority;
+	t->majority_share = r->majority_share;
+	t->auc_interval = sl_scores_area(r->scores);
+	if (r->setup->set[SL_SPLIT_TEST].groups)
+		t->acc_interval = sl_scores_accuracy(r->scores, &t->groups);
+	else
+		t->acc_interval = sl_interval_share((double)r->eval.correct, (double)r->eval.answers);
+}
+
 void sl_run_judge(struct sl_training *r)
 {
 	bool lower;
@@ -142,6 +166,7 @@ void sl_run_judge(struct sl_training *r)
 	r->totals.no_best = sl_run_keeps_best(r) && !r->totals.best_step && !isfinite(value);
 	if (!r->eval_only && r->setup->conf->train.stop.patience)
 		judge_stop(r);
+	compare_with_nothing(r);
 }
 
 bool sl_training_may_end(const struct sl_training *r)
@@ -186,7 +211,8 @@ void sl_training_eval_nonfinite(const struct sl_training *r, struct sl_fail *fai
 			   r->step, why.text, numbers ? ", or data.scale_label: true" : "");
 }
 
-void sl_run_warn_no_better(const struct sl_training *r)
+/* Says where a run's last accuracy is no better than that of always the same answer. */
+static void warn_no_better(const struct sl_training *r)
 {
 	const struct sl_training_totals *t = &r->totals;
 	char share[2][SL_FIGURE_TEXT];
@@ -201,25 +227,9 @@ void sl_run_warn_no_better(const struct sl_training *r)
 	       t->part, sl_share_text(t->test_acc, share[0]), sl_share_text(t->majority_share, share[1]), t->majority);
 }
 
-void sl_run_compare(struct sl_training *r)
+void sl_run_compared(struct sl_training *r)
 {
-	struct sl_training_totals *t = &r->totals;
-
-	t->majority = NULL;
-	t->groups = 0;
-	t->majority_share = t->spread = (double)NAN;
-	t->acc_interval = t->auc_interval = (struct sl_interval){(double)NAN, (double)NAN};
-	if (!t->test_samples || r->in_eval != r->eval_batches || t->undefined[0])
-		return;
-	t->compared = t->test_samples;
-	t->spread = sl_scores_spread(r->scores);
-	if (!r->majority[0])
-		return;
-	t->majority = r->majority;
-	t->majority_share = r->majority_share;
-	t->auc_interval = sl_scores_area(r->scores);
-	if (r->setup->set[SL_SPLIT_TEST].groups)
-		t->acc_interval = sl_scores_accuracy(r->scores, &t->groups);
-	else
-		t->acc_interval = sl_interval_share((double)r->eval.correct, (double)r->eval.answers);
+	if (!r->totals.compared)
+		compare_with_nothing(r);
+	warn_no_better(r);
 }

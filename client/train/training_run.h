@@ -76,10 +76,9 @@ bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.
 bool sl_run_keeps_best(const struct sl_training *r);
 void sl_run_judge(struct sl_training *r);           /* an evaluation is over: is it the best, and the last? */
 void sl_run_check_own(const struct sl_training *r); /* warns of a run that is done and has trained no step of its own */
-/* With an evaluation that is over: its intervals, and what a network reaches that has learned nothing. */
-void sl_run_compare(struct sl_training *r);
-/* Says where a run's last accuracy is no better than that of always the same answer. */
-void sl_run_warn_no_better(const struct sl_training *r);
+/* With a run that is over: the last whole evaluation is compared with what a network reaches that has learned nothing.
+ */
+void sl_run_compared(struct sl_training *r);
 /* Whether the run has targets. Without, it has a loss, but no metrics; a party with features has neither. */
 static inline bool sl_run_has_labels(const struct sl_training *r)
 {

@@ -3,7 +3,8 @@
 # server is killed meanwhile; heads and tails are shared or private. The others go on until they owe it a step
 # (share.least), which the server says. All end, and the models are those of one process with the server's record of who
 # was absent, byte for byte, though codecs keep state. Summary, JSON and log.jsonl have the record. A member that comes
-# back without a missed step is in it, too. With share.unmet: go_on nobody waits, and all end with status 80.
+# back without a missed step is in it, too. With share.unmet: go_on nobody waits, and all end with status 80; so do those
+# whose member has a shorter run.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -124,11 +125,26 @@ unmet() {
 	grep -q 'share.least: .*member 2 took part in [0-9.]* % of its steps, where 90.0 % were to be' "$tmp/$name-2.log" || fail "$name: it is not said who got less"
 }
 
+# shorter: a member's run ends in the middle of the others', who go on to have less of it than share.least.
+shorter() {
+	local k
+	name=shorter
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 "${shared[@]}")
+	endpoint=tcp://127.0.0.1:$(free_port)
+	serve "$name-server"
+	for k in 0 1; do member $k; done
+	member 2 --set train.max_steps=$((steps / 2))
+	ends_with "${pid[2]}" 0 $patience "$name: the short member"
+	for k in 0 1; do ends_with "${pid[k]}" 80 $patience "$name: member $k"; done
+	grep -q 'share.least: .*member 2 took part in [45][0-9.]* % of its steps, where 90.0 % were to be: .*train.max_steps is another' "$tmp/$name-0.log" ||
+		fail "$name: it is not said: $(tail -n 3 "$tmp/$name-0.log")"
+}
+
 # alone CASE [argument]…: in a process of its own, which leaves nothing behind.
 alone() {
 	trap 'kill -9 "${pid[@]}" "$server_pid" 2>/dev/null || true' EXIT
 	"$@"
 }
 two_at_a_time alone 'away|stopped|stop|shared' 'away|killed|kill|shared|server' 'away|lost|lost|shared' 'away|stopped-own|stop|private' \
-	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet
+	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter
 echo "share_away: ok"
