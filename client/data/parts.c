@@ -472,10 +472,11 @@ static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec
 	int64_t values;
 
 	for (int64_t i = 0; i < set->count && named; i++) {
-		const char *dot;
+		const char *path = set->source->sample_name(set, i, room, sizeof room), *slash = strrchr(path, '/'),
+			   *dot;
 		size_t n, number;
 
-		name = strrchr(set->source->sample_name(set, i, room, sizeof room), '/') + 1;
+		name = slash ? slash + 1 : path;
 		dot = strrchr(name, '.');
 		number = n = dot && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - name) : strlen(name);
 		while (n && isdigit((unsigned char)name[n - 1]))
@@ -486,9 +487,8 @@ static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec
 	if (named && sl_parts_repeat(row, set->count, false, &values) && values >= 2 * (int64_t)set->classes)
 		sl_log(SL_LOG_WARN, "rows-repeat",
 		       "%s: the names of %lld pictures begin in %lld ways before their last number, such as "
-		       "\"%.120s\", and "
-		       "data.split divides the pictures one by one. If a beginning is one patient, set data.split.by: "
-		       "'([^/]*)[-_.][0-9]+([.][^.]*)?$': else figures are too good",
+		       "\"%.120s\", and data.split divides the pictures one by one. If a beginning is one patient, set "
+		       "data.split.by: '([^/]*)[-_.][0-9]+([.][^.]*)?$': else figures are too good",
 		       spec->dir, (long long)set->count, (long long)values, name);
 	free(row);
 }
