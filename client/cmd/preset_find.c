@@ -260,7 +260,7 @@ static bool find_pictures(struct sl_preset_data *out, const char *path, const st
 {
 	static const char *const kind[] = {"cifar10", "cifar100", "images"};
 	static const char *const what[] = {"CIFAR-10", "CIFAR-100", "pictures in class folders"};
-	const struct sl_parts parts = {.share = {0.8, 0.2}, .by = ""};
+	const struct sl_parts parts = {.share = {0.8, 0.2}, .by = "", .by_place = true}; /* warns of no names yet */
 	char train[PATH_MAX] = "", masks[PATH_MAX];
 	const bool divided = sl_set_usual(train, path, SL_SPLIT_TRAIN, "");
 	struct sl_set there;

@@ -177,7 +177,7 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 	}
 	err = mark_dates(t, s, spec, fail);
 	if (!err && spec->parts)
-		err = sl_csv_keys(s, spec->parts, &t->key, &by, fail);
+		err = sl_csv_keys(s, spec, &t->key, &by, fail);
 	if (by >= 0 && !t->recalled)
 		t->column[by].left_out = true;
 	return err ? err : check_cells(t, s, fail);
@@ -457,7 +457,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 	if (!err)
 		err = check_recalled(t, sheet, spec, fail);
 	if (!err && spec->parts)
-		err = sl_csv_keys(sheet, spec->parts, &t->key, &by, fail);
+		err = sl_csv_keys(sheet, spec, &t->key, &by, fail);
 	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);
 }
 

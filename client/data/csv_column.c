@@ -364,9 +364,8 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		 (2 * c->text.n > n.words || (c->text.n >= RARE && 10 * c->text.n > n.words)))
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": %lld different texts, such as \"%.60s\", are in %lld rows, and each "
-		       "becomes a feature: name dates in data.dates, write other quantities as numbers, or name the "
-		       "column "
-		       "in data.ignore",
+		       "becomes a feature: name dates in data.dates, whom rows are of in data.split.by, "
+		       "write quantities as numbers, or name the column in data.ignore",
 		       s->path, sl_csv_line(s, n.word), c->name, (long long)c->text.n, sl_csv_cell(s, n.word, c->at),
 		       (long long)n.words);
 	if (!c->number)
@@ -507,11 +506,62 @@ void sl_csv_column_close(struct sl_csv_column *c)
 	free(c->name);
 }
 
-enum sl_err sl_csv_keys(const struct sl_csv *s, const struct sl_parts *parts, uint64_t **key, int *by,
+/* The cells of a column that are not missing, as row [s->rows]. Returns how many; 0: they are dates or measure
+ * something, such as numbers that are not whole. */
+static int64_t read_values(const struct sl_csv *s, int column, int label, struct sl_parts_row *row, bool *numbers)
+{
+	char unit[SL_CSV_UNIT];
+	struct sl_fail why;
+	int64_t n = 0;
+
+	*numbers = true;
+	for (int64_t r = 0; r < s->rows; r++) {
+		const char *cell = sl_csv_cell(s, r, column), *class = label < 0 ? "" : sl_csv_cell(s, r, label);
+		double number = 0;
+
+		if (sl_csv_is_missing(cell))
+			continue;
+		*numbers &= sl_text_number(cell, &number);
+		if (number != floor(number))
+			return 0;
+		row[n++] = (struct sl_parts_row){number, sl_parts_key(cell, strlen(cell)),
+						 sl_parts_key(class, strlen(class)), r};
+	}
+	return *numbers || !(sl_csv_measures(s, column, '.', unit) || sl_csv_date_form(s, column, &why)) ? n : 0;
+}
+
+void sl_csv_warn_repeats(const struct sl_csv *s, const struct sl_set_spec *spec)
+{
+	const int label = spec->nlabels ? sl_csv_find(s, spec->label[0]) : -1;
+	struct sl_parts_row *row = sl_parts_divides_rows(spec) ? malloc((size_t)s->rows * sizeof *row + 1) : NULL;
+	bool found = false, numbers;
+	int64_t values;
+
+	for (int i = 0; i < s->columns && row && !found; i++) {
+		const char *name = sl_name(&s->header, i);
+		int64_t n = read_values(s, i, label, row, &numbers);
+
+		for (int k = 0; k < spec->nlabels; k++)
+			n *= strcmp(spec->label[k], name) != 0;
+		found = sl_parts_repeat(row, n, numbers, &values);
+		if (found)
+			sl_log(SL_LOG_WARN, "rows-repeat",
+			       "%s: column \"%.60s\" has %lld different values in %lld rows, and data.split divides "
+			       "the "
+			       "rows one by one. If a value is one patient or customer, set data.split.by: \"%.60s\": "
+			       "else figures are too good",
+			       s->path, name, (long long)values, (long long)n, name);
+	}
+	free(row);
+}
+
+enum sl_err sl_csv_keys(const struct sl_csv *s, const struct sl_set_spec *spec, uint64_t **key, int *by,
 			struct sl_fail *fail)
 {
+	const struct sl_parts *parts = spec->parts;
 	enum sl_err err;
 
+	sl_csv_warn_repeats(s, spec);
 	*by = parts->by[0] ? sl_csv_find(s, parts->by) : -1;
 	if (*by < 0 && parts->by[0])
 		return sl_csv_lacks(s, "data.split.by", parts->by, fail);

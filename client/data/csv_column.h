@@ -92,9 +92,12 @@ enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int c
 enum sl_err sl_csv_fail_unknown_text(const struct sl_csv *s, int64_t row, int column, const char *more,
 				     struct sl_fail *fail);
 int sl_csv_place(const struct sl_names *list, const char *text); /* index in the list; −1: it is not there */
-/* Hashes the key of each row into *key, [rows], which the caller frees: its cell in the column parts->by, *by, or else
- * (*by: -1) all its cells; or its place. */
-enum sl_err sl_csv_keys(const struct sl_csv *s, const struct sl_parts *parts, uint64_t **key, int *by,
+/* Warns if data.split divides the rows of the training file one by one, though a column looks like a name of whom
+ * several rows are of. Looks at ignored columns, too. */
+void sl_csv_warn_repeats(const struct sl_csv *s, const struct sl_set_spec *spec);
+/* Hashes the key of each row into *key, [rows], which the caller frees: its cell in the column spec->parts->by, *by, or
+ * else (*by: -1), with the warning above, all its cells; or its place. */
+enum sl_err sl_csv_keys(const struct sl_csv *s, const struct sl_set_spec *spec, uint64_t **key, int *by,
 			struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -133,7 +133,9 @@ enum sl_err sl_label_table_read(struct sl_label_table *out, const char *dir, con
 	if (!err && !spec->labels) /* others are compared by picture */
 		err = check_once(out, fail);
 	if (!err && spec->labels && spec->parts && spec->parts->by[0])
-		err = sl_csv_keys(s, spec->parts, &out->key, &by, fail);
+		err = sl_csv_keys(s, spec, &out->key, &by, fail);
+	else if (!err && spec->labels && spec->parts)
+		sl_csv_warn_repeats(s, spec);
 	if (s)
 		sl_csv_close(s);
 	free(column);

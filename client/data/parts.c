@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "client/data/subset.h"
+#include "common/base/log.h"
 
 uint64_t sl_parts_key(const void *data, size_t bytes)
 {
@@ -420,6 +421,78 @@ static enum sl_err take(struct deal *d, struct sl_set *set, int32_t *own, int64_
 	return err;
 }
 
+bool sl_parts_divides_rows(const struct sl_set_spec *spec)
+{
+	const struct sl_parts *p = spec->parts;
+
+	return p && !p->by[0] && !p->by_place && p->own == SL_PARTS_TRAIN && spec->split == SL_SPLIT_TRAIN &&
+	       !spec->given && !spec->about;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const struct sl_parts_row *x = a, *y = b;
+
+	if (x->number != y->number)
+		return (x->number > y->number) - (x->number < y->number);
+	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+}
+
+bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, bool numbers, int64_t *values)
+{
+	enum { LEAST = 20, MOST_ROWS = 50, FEW = 8, TIMES = 4 }; /* FEW differences may be chance */
+	int64_t several = 0, apart = 0, within = 0, between = 0;
+	bool same = false;
+
+	qsort(row, (size_t)n, sizeof *row, by_value);
+	*values = n > 0;
+	for (int64_t i = 1; i < n; i++) {
+		const bool before = same, differ = row[i].label != row[i - 1].label;
+
+		same = row[i].value == row[i - 1].value;
+		*values += !same;
+		several += same && !before;
+		apart += same && row[i].at != row[i - 1].at + 1;
+		within += same && differ;
+		between += !same && differ;
+	}
+	return *values >= LEAST && n >= 2 * *values && n <= MOST_ROWS * *values && 2 * several >= *values &&
+	       (!numbers || 2 * apart <= *values ||
+		(between >= FEW && TIMES * within * (*values - 1) <= between * (n - *values)));
+}
+
+/* Warns if all pictures' names, such as p012_03.png, tell that several are of one patient. Beginnings about as few as
+ * classes name these. */
+static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec)
+{
+	struct sl_parts_row *row = calloc((size_t)set->count + 1, sizeof *row);
+	char room[SL_FAIL_TEXT * 4];
+	const char *name = "";
+	bool named = row && !set->source->key && strcmp(set->source->name, "images") == 0;
+	int64_t values;
+
+	for (int64_t i = 0; i < set->count && named; i++) {
+		const char *path = set->source->sample_name(set, i, room, sizeof room), *slash = strrchr(path, '/'),
+			   *dot;
+		size_t n, number;
+
+		name = slash ? slash + 1 : path;
+		dot = strrchr(name, '.');
+		number = n = dot && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - name) : strlen(name);
+		while (n && isdigit((unsigned char)name[n - 1]))
+			n--;
+		named = n > 1 && n < number && strchr("_.-", name[n - 1]);
+		row[i].value = sl_parts_key(name, n);
+	}
+	if (named && sl_parts_repeat(row, set->count, false, &values) && values >= 2 * (int64_t)set->classes)
+		sl_log(SL_LOG_WARN, "rows-repeat",
+		       "%s: the names of %lld pictures begin in %lld ways before their last number, such as "
+		       "\"%.120s\", and data.split divides the pictures one by one. If a beginning is one patient, set "
+		       "data.split.by: '([^/]*)[-_.][0-9]+([.][^.]*)?$': else figures are too good",
+		       spec->dir, (long long)set->count, (long long)values, name);
+	free(row);
+}
+
 enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	struct deal d = {.set = set, .spec = spec, .key = calloc((size_t)set->count + 1, sizeof *d.key)};
@@ -432,6 +505,8 @@ enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, st
 		err = read_keys(&d, fail);
 	if (!err)
 		err = choose(&d, own, &n, fail);
+	if (!err && sl_parts_divides_rows(spec))
+		warn_series(set, spec);
 	if (!err && !n)
 		err = no_samples(&d, fail);
 	if (!err)

@@ -33,6 +33,21 @@ struct sl_parts {
 enum sl_parts_own sl_parts_of(const struct sl_parts *parts, uint64_t key);
 /* Hashes bytes to a key. */
 uint64_t sl_parts_key(const void *data, size_t bytes);
+/* Whether training's samples are divided one by one, without `by`. */
+bool sl_parts_divides_rows(const struct sl_set_spec *spec);
+
+struct sl_parts_row {
+	double number; /* 0 for texts */
+	uint64_t value, label;
+	int64_t at;
+};
+
+/* Whether n rows seem to be several of each patient or customer, whom `value` names. Sorts them, and counts *values.
+ * Fewer than 20 values are kinds, and so are those of more than 50 rows each, such as an age in a large table. Below 2
+ * rows each, or where most have one, hardly any are divided. `numbers`, which are whole, are names rather than
+ * quantities if rows of one follow each other, or have one label where the next number's have another: a quantity's
+ * neighbours resemble it, and those of noise differ no more than its own rows. */
+bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, bool numbers, int64_t *values);
 /* Replaces *set, the whole set that `spec` opened, by its part spec->parts->own. The new set owns the old one. CONFIG:
  * the part has no sample, or `by` is not a regular expression; DATA: a name that `by` does not match; NOMEM. On failure
  * *set is unchanged. */

@@ -201,6 +201,71 @@ client pictures "$tmp/pictures.yaml" --local || fail "pictures: status $?"
 patients=$(grep -o '/p[0-9]*_' "$tmp/rows" | sort -u)
 [ -n "$patients" ] && [ "$(find "$tmp/all" -type f | grep -cF "$patients")" = "$(wc -l <"$tmp/rows")" ] || fail "a patient's pictures are in two parts: $(cat "$tmp/rows")"
 
+# Rows of one customer or patient that would be in two parts are warned of, whatever the column is called; ages, kinds,
+# and numbers that all differ are not.
+# repeating HOW: 60 customers of 8 rows each. Their names are texts, numbers in any order, or numbers whose rows follow
+# each other with any label.
+repeating() {
+	mkdir -p "$tmp/$1"
+	awk -v how="$1" 'BEGIN {
+		srand(3)
+		for (who = 0; who < 60; who++) drawn[who] = rand() < 0.5
+		print "age,size,stage,number,Fallnummer,kind"
+		for (i = 0; i < 480; i++) {
+			who = how == "follow" ? int(i / 8) : i * 7 % 60
+			ill = how == "follow" ? rand() < 0.5 : drawn[who]
+			printf "%d,%.1f,%d,%d,%s,%s\n", 20 + rand() * 60, who + rand(), i % 4, i, how == "words" ? "c" who : 1000 + who * 37 % 61, ill ? "ill" : "well"
+		}
+	}' >"$tmp/$1/train.csv"
+	sed -n '/^server/p' "$tmp/client.yaml" >"$tmp/$1.yaml"
+	cat >>"$tmp/$1.yaml" <<-YAML
+		model: {name: mlp, classes: 2, features: $([ "$1" = words ] && echo 64 || echo 5)}
+		data: {kind: csv, dir: $tmp/$1, label: kind, split: {train: 0.8, val: 0.2}}
+		train: {batch: 16, max_steps: 1}
+	YAML
+}
+# warned WHAT COMMAND…: it warns once, as WHAT says
+warned() {
+	"${@:2}" >"$tmp/warned.log" 2>&1 || fail "$*: $(cat "$tmp/warned.log")"
+	[ "$(grep -c '^WARN rows-repeat: ' "$tmp/warned.log")" = 1 ] && grep -qF "$1" "$tmp/warned.log" || fail "$*: $(cat "$tmp/warned.log")"
+}
+silent() {
+	"$@" >"$tmp/silent.log" 2>&1 && ! grep rows-repeat "$tmp/silent.log" || fail "$*: $(cat "$tmp/silent.log")"
+}
+for how in words shuffled follow; do
+	repeating $how
+	said="WARN rows-repeat: $tmp/$how/train.csv: column \"Fallnummer\" has 60 different values in 480 rows, and data.split divides the rows one by one"
+	warned "$said" "$SPLITC" train "$tmp/$how.yaml" --check-config
+	warned 'set data.split.by: "Fallnummer"' "$SPLITC" train "$tmp/$how.yaml" --check-config --set data.ignore=Fallnummer --set model.features=4
+	warned "$said" "$SPLITC" train "$tmp/$how.yaml" --local --fresh --set log.dir="$tmp/repeating"
+	tail -n 1 "$tmp/repeating/log.jsonl" | jq -e 'any(.warnings[]; .id == "rows-repeat")' >/dev/null || fail "the summary of $how: $(tail -n 1 "$tmp/repeating/log.jsonl")"
+	warned "$said" "$SPLITC" init "$tmp/init.yaml" --force --data "$tmp/$how" --set data.label=kind
+	silent "$SPLITC" train "$tmp/$how.yaml" --check-config --set data.split.by=Fallnummer --set model.features=4
+	# without that column nothing repeats
+	cut -d, -f 1-4,6 "$tmp/$how/train.csv" >"$tmp/cut.csv"
+	mv "$tmp/cut.csv" "$tmp/$how/train.csv"
+	silent "$SPLITC" train "$tmp/$how.yaml" --check-config --set model.features=4
+done
+repeating words
+"$SPLITC" data "$tmp/words.yaml" 2>&1 | grep '^WARN column-of-texts: .*data.split.by' >"$tmp/out" || fail 'column-of-texts without data.split.by'
+# Pictures: the names tell. Their number comes last, and the key that is advised matches all of them.
+n=0
+mkdir -p "$tmp/series/a" "$tmp/series/b"
+find "$tmp/all" -type f | sort | while read -r f; do cp "$f" "$tmp/series/$([ $((n % 2)) = 0 ] && echo a || echo b)/p0$((n % 20))_$((n / 20)).${f##*.}"; n=$((n + 1)); done
+sed "s#dir: $tmp/all, split: {[^}]*}#dir: $tmp/series, split: {train: 0.8, val: 0.2}#; s/classes: 10/classes: 2/" "$tmp/pictures.yaml" >"$tmp/series.yaml"
+warned 'the names of 60 pictures begin in 20 ways before their last number, such as "p0' "$SPLITC" train "$tmp/series.yaml" --check-config
+by=$(sed -n "s/^WARN rows-repeat: .* set data.split.by: '\(.*\)': else figures.*/\1/p" "$tmp/warned.log")
+silent "$SPLITC" train "$tmp/series.yaml" --check-config --set data.split.by="$by"
+"$SPLITC" data "$tmp/series.yaml" --set data.split.by="$by" --json 2>/dev/null | jq -e '.train.groups + .test.groups == 20' >/dev/null || fail "data.split.by $by"
+warned 'begin in 20 ways' "$SPLITC" init "$tmp/init.yaml" --force --data "$tmp/series"
+# Beginnings that are classes are no patients.
+for f in "$tmp"/series/[ab]/*; do
+	kind=$(basename "${f%_*}")
+	mkdir -p "$tmp/kinds/$kind"
+	cp "$f" "$tmp/kinds/$kind"
+done
+silent "$SPLITC" train "$tmp/series.yaml" --check-config --set data.dir="$tmp/kinds" --set model.classes=20
+
 # texts, divided by a field
 "$TOOLS/make_text" "$tmp/made"
 for i in $(seq 80); do echo "{\"text\": \"red boxes $((i * 7 % 90)) of fish\", \"label\": $((i % 2)), \"patient\": \"p$((i % 20))\"}"; done >"$tmp/texts/train.jsonl"

@@ -76,6 +76,13 @@ jq -e '[.train, .validation, .test] | (map(.samples) | add == 90) and (map(.grou
 status=0
 "$SPLITC" data "$tmp/client.yaml" "${split[@]}" --set data.labels="$tmp/one.csv" --set data.split.by=patiant >"$tmp/out" 2>&1 || status=$?
 [ $status = 65 ] && grep -q 'no column "patiant" (data.split.by)' "$tmp/out" || fail "a wrong column: $status, $(cat "$tmp/out")"
+# Without the key its rows are divided, with a warning; so they are under a name that says nothing, and as numbers.
+sed '1s/patient/pid/' "$tmp/one.csv" >"$tmp/pid.csv"
+"$SPLITC" data "$tmp/client.yaml" "${split[@]}" --set data.labels="$tmp/pid.csv" >"$tmp/out" 2>&1 || fail "a table of pids: $(cat "$tmp/out")"
+[ "$(grep -c "^WARN rows-repeat: $tmp/pid.csv: column \"pid\" has 30 different values in 90 rows, .*set data.split.by: \"pid\": " "$tmp/out")" = 1 ] || fail "rows-repeat: $(cat "$tmp/out")"
+sed -i 's/;p\([0-9]*;\)/;\1/' "$tmp/pid.csv"
+"$SPLITC" data "$tmp/client.yaml" "${split[@]}" --set data.labels="$tmp/pid.csv" >"$tmp/out" 2>&1 && grep -q '^WARN rows-repeat: .*"pid" has 30 ' "$tmp/out" || fail "rows-repeat of numbers: $(cat "$tmp/out")"
+"$SPLITC" data "$tmp/client.yaml" "${split[@]}" --set data.labels="$tmp/pid.csv" --set data.split.by=pid >"$tmp/out" 2>&1 && ! grep rows-repeat "$tmp/out" || fail "by pid: $(cat "$tmp/out")"
 mv "$tmp/scans/begun" "$tmp/scans/train"
 mv "$tmp/scans/more" "$tmp/scans/val"
 
