@@ -421,7 +421,7 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 	if (!err)
 		err = sl_weights_load(setup->plan->model, path, SL_WEIGHTS_OF_PARTY, setup->weights.value, loaded,
 				      fail);
-	for (const char *const *from = o->export.join; *from && !err; from++) {
+	for (const char *const *from = o->export.join; *from && !err; from++, others++) {
 		err = sl_weights_load(setup->plan->model, *from, SL_WEIGHTS_OF_PARTY, other.value, loaded + n, fail);
 		if (!err)
 			err = join_weights(setup, loaded, &other, loaded + n, *from, !from[1], fail);
@@ -430,8 +430,6 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 		if (!err)
 			sl_about_check_end(*from);
 	}
-	while (o->export.join[others])
-		others++;
 	if (!err && labels)
 		err = sl_about_join(setup, path, o->export.join, others, fail);
 	else if (!err && others == 1)
