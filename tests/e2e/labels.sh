@@ -99,7 +99,8 @@ cp "$tmp/scans/one.csv" "$tmp/whole.csv"
 for fault in 's/class-[0-9]//|rows without a label in "kind": 1, such as ' 's/class-\([0-9]\)/ class-\1/|are written in two ways'; do
 	sed "2${fault%%|*}" "$tmp/whole.csv" >"$tmp/scans/one.csv"
 	rc=0
-	"$SPLITC" init "$tmp/init.yaml" --force --data "$tmp/scans" --set data.label=kind >"$tmp/out" 2>&1 </dev/null || rc=$?
+	rm "$tmp/init.yaml"
+	"$SPLITC" init "$tmp/init.yaml" --data "$tmp/scans" --set data.label=kind >"$tmp/out" 2>&1 </dev/null || rc=$?
 	[ $rc = 65 ] && grep -qF -- "${fault#*|}" "$tmp/out" && grep -q '^  split:' "$tmp/init.yaml" || fail "init, ${fault%%|*}: $rc: $(cat "$tmp/out")"
 	rc=0
 	"$SPLITC" train "$tmp/init.yaml" --check-config >"$tmp/out" 2>&1 || rc=$?
