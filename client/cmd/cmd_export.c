@@ -391,8 +391,8 @@ static enum sl_err join_weights(struct sl_setup *s, bool *own, const struct sl_w
 	return SL_OK;
 }
 
-/* Reads this member's model and, from o->export.join, those of the others. Of two members what is known of the data is
- * that of the one with features, and of the labels that of the other one. */
+/* Reads this member's model and, from o->export.join, those of the others. What is known of the data of more than two
+ * is said where the labels are. */
 static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 			       struct sl_fail *fail)
 {
@@ -400,7 +400,7 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 	struct sl_weights other = {0};
 	char path[PATH_MAX];
 	bool *loaded = NULL; /* [2 n] of this model, of the other one */
-	int n;
+	int n, others = 0;
 	enum sl_err err = sl_log_dir_path(path, conf, SL_MODEL_FILE, fail);
 
 	if (!err && o->weights)
@@ -421,7 +421,7 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 	if (!err)
 		err = sl_weights_load(setup->plan->model, path, SL_WEIGHTS_OF_PARTY, setup->weights.value, loaded,
 				      fail);
-	for (const char *const *from = o->export.join; *from && !err; from++) {
+	for (const char *const *from = o->export.join; *from && !err; from++, others++) {
 		err = sl_weights_load(setup->plan->model, *from, SL_WEIGHTS_OF_PARTY, other.value, loaded + n, fail);
 		if (!err)
 			err = join_weights(setup, loaded, &other, loaded + n, *from, !from[1], fail);
@@ -430,8 +430,10 @@ static enum sl_err read_joined(const struct sl_options *o, const struct sl_conf_
 		if (!err)
 			sl_about_check_end(*from);
 	}
-	if (!err && !o->export.join[1])
-		err = sl_about_join(setup, labels ? o->export.join[0] : path, labels ? path : o->export.join[0], fail);
+	if (!err && labels)
+		err = sl_about_join(setup, path, o->export.join, others, fail);
+	else if (!err && others == 1)
+		err = sl_about_join(setup, o->export.join[0], (const char *const[]){path}, 1, fail);
 	sl_weights_close(&other);
 	free(loaded);
 	return err;

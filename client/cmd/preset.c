@@ -188,7 +188,9 @@ static void set_split(struct making *m, const struct sl_parts *parts)
 	m->spec = train;
 	if (err == SL_ERR_NOINPUT) { /* a set that is there but invalid is not replaced */
 		m->spec.parts = parts;
-		if (sl_set_check(&there, &m->spec, &why) != SL_OK)
+		err = sl_set_check(&there, &m->spec, &why);
+		if (err &&
+		    !(err == SL_ERR_DATA && m->spec.labels)) /* a fault of the table is its own, and not of parts */
 			m->spec = train;
 	}
 	sl_log_set_level(level);

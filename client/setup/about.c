@@ -123,13 +123,33 @@ json_t *sl_about_note(const char *path)
 	return about;
 }
 
+/* The network's inputs that a source gives; a new reference. NULL: the config need not name the only one. */
+static json_t *inputs_of(const struct sl_conf_client *c)
+{
+	json_t *list = c->inputs.n || sl_conf_lacks_input(c) ? json_array() : NULL;
+
+	for (int i = 0; i < c->inputs.n; i++)
+		json_array_append_new(list, json_string(c->inputs.item[i]));
+	return list;
+}
+
+json_t *sl_about_source(json_t *all, const struct sl_conf_client *c)
+{
+	json_t *also = json_object_get(all, SL_ABOUT_ALSO), *inputs = inputs_of(c), *entry = all, *found = NULL;
+
+	for (size_t i = 0; inputs && entry && !found; entry = json_array_get(also, i++))
+		found = json_equal(json_object_get(entry, SL_ABOUT_INPUTS), inputs) ? entry : NULL;
+	json_decref(inputs);
+	return found ? found : c->also && also ? json_array_get(also, (size_t)c->also - 1) : all;
+}
+
 json_t *sl_about_parse(const struct sl_setup *s)
 {
 	json_t *about = parse(s->about), *own;
 
 	if (!s->conf->also)
 		return about;
-	own = json_incref(json_array_get(json_object_get(about, SL_ABOUT_ALSO), (size_t)s->conf->also - 1));
+	own = json_incref(sl_about_source(about, s->conf));
 	json_decref(about);
 	return own;
 }
@@ -163,7 +183,8 @@ json_t *sl_about_set(const struct sl_setup *s, const struct sl_set *set)
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
 				  sl_setup_task(s->conf)->name);
 
-	if (!sl_conf_lacks_labels(s->conf)) /* the member with labels names them */
+	json_object_set_new(about, SL_ABOUT_INPUTS, inputs_of(s->conf)); /* of NULL it sets nothing */
+	if (!sl_conf_lacks_labels(s->conf))                              /* the member with labels names them */
 		sl_about_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
 		sl_about_pictures(about, s, set);
@@ -210,15 +231,17 @@ bool sl_about_warn_of_same(const json_t *then, const json_t *now)
 
 json_t *sl_about_describe(const struct sl_setup *s)
 {
-	const struct sl_setup *from = sl_setup_input(s);
+	const bool several = s->n_features + !sl_conf_lacks_input(s->conf) > 1 || s->further;
+	const struct sl_setup *from = several ? s : sl_setup_input(s);
 	json_t *about = sl_about_set(from, &from->set[SL_SPLIT_TRAIN]);
 	json_t *labels = from != s ? sl_about_set(s, &s->set[SL_SPLIT_TRAIN]) : NULL, *also = json_array();
 
+	json_object_del(from != s ? labels : NULL, SL_ABOUT_INPUTS); /* an only input is not named */
 	json_object_update_missing(about, labels);
 	json_decref(labels);
-	for (int k = 0; k < s->n_features && s->further; k++)
-		json_array_append_new(also, sl_about_set(&s->further[k], &s->further[k].set[SL_SPLIT_TRAIN]));
-	if (s->further)
+	for (int k = 0; k < s->n_features && several; k++)
+		json_array_append_new(also, sl_about_set(&s->features[k], &s->features[k].set[SL_SPLIT_TRAIN]));
+	if (several)
 		json_object_set(about, SL_ABOUT_ALSO, also);
 	json_decref(also);
 	add_scale(about, s);
@@ -322,7 +345,7 @@ static enum sl_err load(json_t **out, const struct sl_conf_client *c, struct sl_
 
 	if (err)
 		return err;
-	own = c->also ? json_array_get(json_object_get(all, SL_ABOUT_ALSO), (size_t)c->also - 1) : NULL;
+	own = sl_about_source(all, c);
 	*out = json_incref(json_object_get(own, "columns") ? own : all);
 	json_decref(all);
 	if (json_object_get(*out, "columns"))
@@ -345,6 +368,8 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 {
 	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV && sl_setup_input(s) == s))
 		s->recalled = sl_about_parse(s);
+	if (s->recalled && sl_conf_lacks_input(s->conf)) /* the file may name another member's */
+		json_object_set_new(s->recalled, "columns", json_array());
 	if (s->recalled && !s->given && !json_object_get(s->recalled, "columns"))
 		sl_about_forget(s);
 	if (s->recalled || s->given || !s->conf->data.like[0])

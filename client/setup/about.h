@@ -8,12 +8,13 @@
 
 #include "client/setup/setup.h"
 
-#define SL_ABOUT_FILE  "about.json"
-#define SL_ABOUT_ALSO  "also"  /* what is known of the sources of data.also: a list of such objects */
-#define SL_ABOUT_CODEC "codec" /* of head_act and of mid_act */
-#define SL_ABOUT_ROWS  "rows"  /* a hash of the names of all rows of data.also that data.split divides */
-#define SL_ABOUT_KEPT  "data"  /* a checkpoint's note: setup->kept */
-#define SL_ABOUT_RUN   "run"   /* of a vertical group's member: a number that the group's members share */
+#define SL_ABOUT_FILE   "about.json"
+#define SL_ABOUT_ALSO   "also"   /* what is known of the sources of data.also: a list of such objects */
+#define SL_ABOUT_INPUTS "inputs" /* of a network with several: those that this source gives */
+#define SL_ABOUT_CODEC  "codec"  /* of head_act and of mid_act */
+#define SL_ABOUT_ROWS   "rows"   /* a hash of the names of all rows of data.also that data.split divides */
+#define SL_ABOUT_KEPT   "data"   /* a checkpoint's note: setup->kept */
+#define SL_ABOUT_RUN    "run"    /* of a vertical group's member: a number that the group's members share */
 /* of weights that a run wrote before its end: {"step", "of"}, and of a run with phases {"phase", "phases"} */
 #define SL_ABOUT_UNFINISHED "unfinished"
 #define SL_ABOUT_UNTRAINED  "untrained" /* true: the run that wrote the weights has trained no step of its own */
@@ -62,9 +63,9 @@ void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[
 
 /* As sl_about_read. Where the file says nothing and data.scale_label is true, the training data say it. */
 enum sl_err sl_about_of_model(struct sl_setup *setup, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
-/* As sl_about_read, from the model files of a vertical group's members: of the input from one, of labels from the
- * other. */
-enum sl_err sl_about_join(struct sl_setup *setup, const char *features, const char *labels,
+/* As sl_about_read, from the model files of a vertical group's members: `labels` and the n `features`. The text is as
+ * one process with the data of all writes it. */
+enum sl_err sl_about_join(struct sl_setup *setup, const char *labels, const char *const *features, int n,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* MISMATCH: the model files of two members are of several runs or steps. Warns if one does not say. */
 enum sl_err sl_about_same_run(const char *a, const char *b, struct sl_fail *fail) SL_MUST_CHECK;
@@ -108,6 +109,9 @@ void sl_about_network(json_t *about, const struct sl_setup *setup);
 void sl_about_tokenizer(json_t *about, uint64_t tokenizer);
 /* What the model file `path` says of its data; NULL: nothing. */
 json_t *sl_about_note(const char *path);
+/* What `all`, of a model's file, says of the source that `conf` reads: of the inputs that it names, or else in its
+ * place. Borrowed; NULL: nothing. */
+json_t *sl_about_source(json_t *all, const struct sl_conf_client *conf);
 /* setup->about as a JSON object, which the caller drops; NULL: there is none. */
 json_t *sl_about_parse(const struct sl_setup *setup);
 

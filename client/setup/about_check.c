@@ -203,11 +203,11 @@ static enum sl_err compare(const struct sides *x, struct sl_fail *fail)
 static json_t *source_in(json_t *all, const struct sl_conf_client *c, const json_t *now)
 {
 	static const char *const key[] = {"transforms", "tokenizer", "columns"};
-	json_t *also = json_object_get(all, SL_ABOUT_ALSO), *from = all, *own;
+	json_t *also = json_object_get(all, SL_ABOUT_ALSO), *from = sl_about_source(all, c), *own;
 	size_t k = 0, i;
 
-	if (c->also && also)
-		return json_incref(json_array_get(also, (size_t)c->also - 1));
+	if (from != all || (c->also && also))
+		return json_incref(from);
 	while (k < sizeof key / sizeof key[0] && !json_object_get(now, key[k]))
 		k++;
 	own = json_copy(all);

@@ -43,19 +43,36 @@ enum sl_err sl_about_of_model(struct sl_setup *s, const char *path, struct sl_fa
 	return err;
 }
 
-enum sl_err sl_about_join(struct sl_setup *s, const char *features, const char *labels, struct sl_fail *fail)
+/* Adds what the member with `features` says: of a network with one input, beside the labels. */
+static bool join_note(json_t **about, json_t *own, bool several)
 {
-	json_t *about = sl_about_note(features), *other = sl_about_note(labels);
+	json_object_del(own, "task"); /* the member with features need not know what is predicted */
+	if (several)
+		return json_array_append_new(json_object_get(*about, SL_ABOUT_ALSO), own) == 0;
+	json_object_del(*about, SL_ABOUT_INPUTS);
+	json_object_update_missing(own, *about);
+	json_decref(*about);
+	*about = own;
+	return own != NULL;
+}
 
-	json_object_del(about, "task"); /* the member with features need not know what is predicted */
+enum sl_err sl_about_join(struct sl_setup *s, const char *labels, const char *const *features, int n,
+			  struct sl_fail *fail)
+{
+	const bool several = s->plan->model->graph.n_in > 2; /* labels are one */
+	json_t *about = sl_about_note(labels);
+	bool said = about;
+
+	if (several && about)
+		json_object_set_new(about, SL_ABOUT_ALSO, json_array());
+	for (int i = 0; i < n && said; i++)
+		said = join_note(&about, sl_about_note(features[i]), several);
 	free(s->about);
-	s->about = about && other && json_object_update_missing(about, other) == 0 ? sl_json_dump(about, JSON_COMPACT)
-										   : NULL;
+	s->about = said ? sl_json_dump(about, JSON_COMPACT) : NULL;
 	json_decref(about);
-	json_decref(other);
-	return s->about
-		       ? SL_OK
-		       : sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features, labels);
+	return s->about ? SL_OK
+			: sl_fail_set(fail, SL_ERR_DATA, "%s or %s does not say what it learned from", features[0],
+				      labels);
 }
 
 enum sl_err sl_about_same_run(const char *a, const char *b, struct sl_fail *fail)

@@ -471,6 +471,16 @@ done
 cmp "$tmp/predicted-local" "$tmp/predicted-link" || fail 'predictions over a link are others'
 [ "$(sed 1d "$tmp/predicted-local" | grep -c 'k[012],')" = 24 ] || fail "predictions: $(head -n 3 "$tmp/predicted-local")"
 
+# The members' models joined into one file say what that of one process says: of each source.
+"$SPLITC" export "$tmp/fields-C.yaml" "$tmp/fields.joined.safetensors" --set log.dir="$tmp/fields-C" --join "$tmp/fields-B/model.safetensors" --join "$tmp/fields-A/model.safetensors" >"$tmp/join.log" 2>&1 ||
+	fail "the models of three sources: $(cat "$tmp/join.log")"
+for model in fields.joined fields-local/model fields-one/model; do
+	"$SPLITC" predict "$tmp/one.yaml" --local --weights "$tmp/$model.safetensors" --csv >"$tmp/predicted" 2>"$tmp/eval.log" && cmp "$tmp/predicted" "$tmp/predicted-local" || fail "predict with $model: $(tail -n 1 "$tmp/eval.log")"
+	"$SPLITC" eval "$tmp/one.yaml" --local --weights "$tmp/$model.safetensors" --json >"$tmp/eval.json" 2>>"$tmp/eval.log" && cmp "$tmp/figures" <(jq -c '[.test_acc, .test_loss]' "$tmp/eval.json") || fail "eval with $model: $(tail -n 1 "$tmp/eval.log")"
+	"$SPLITC" eval "$tmp/fields-A.yaml" --local --party "$tmp/fields-B.yaml" --party "$tmp/fields-C.yaml" --weights "$tmp/$model.safetensors" --json >"$tmp/eval.json" 2>>"$tmp/eval.log" || fail "eval of the members with $model: $(tail -n 1 "$tmp/eval.log")"
+	! grep -E 'WARN (other|columns)-' "$tmp/eval.log" || fail "with $model"
+done
+
 # Another run goes on with the same data alone, of whichever source.
 client_dies client.apply@5 changed "$tmp/wide.yaml" --set server="$endpoint" "${kept[@]}"
 cp "$tmp/wide/left/train.csv" "$tmp/straight.csv"

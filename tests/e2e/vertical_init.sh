@@ -81,6 +81,19 @@ test_is '.test_acc > 0.85'
 # It is what one process learns with the data of both.
 does "$SPLITC" train A.yaml --local --party B.yaml --set log.dir=runs/one
 [ "$(tail -n 1 "$tmp/runs/B/log.jsonl" | jq .test_acc)" = "$(tail -n 1 "$tmp/runs/one/log.jsonl" | jq .test_acc)" ] || fail 'one process learned otherwise'
+# With both tables in one config the joined model predicts what one process learned.
+cat >"$tmp/sources.yaml" <<'YAML'
+model: {name: mlp, classes: 2, features: 5}
+partition: "1:-1"
+data: {kind: csv, dir: b.csv, label: sick, id: patient, inputs: [], split: {train: 0.6, val: 0.2, test: 0.2}, also: {kind: csv, dir: a.csv, id: patient, inputs: [row]}}
+YAML
+for model in joined runs/one/model; do
+	does "$SPLITC" predict sources.yaml --local --weights $model.safetensors --csv
+	cp "$tmp/out" "$tmp/of-${model##*/}"
+	does "$SPLITC" eval sources.yaml --local --weights $model.safetensors
+	! grep 'WARN other-' "$tmp/err" || fail "eval of both tables with $model"
+done
+cmp "$tmp/of-joined" "$tmp/of-model" || fail 'the joined model predicts otherwise'
 
 # predicts: to predict with it, A takes what B's init says of the labels; the columns are in $tmp/out.
 predicts() {
