@@ -242,7 +242,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "drain_s", drain_s, 0, 3600, "10", "seconds", "time to end in good order after SIGTERM; a second SIGTERM ends the run at once"),
 	SL_STRING(T, "control", control, NULL, "", "Unix socket for splitc status; empty: one named after log.dir, in $XDG_RUNTIME_DIR, /run/split, /run/user/UID or a folder split-UID of mode 0700"),
 	SL_STRING(T, "metrics", metrics, sl_conf_check_metrics, "", "address of /metrics for Prometheus, such as 127.0.0.1:9570; whoever reaches it can read it; empty: none"),
-	SL_BOOL(T, "web", web, "false", "with metrics: http://ADDRESS/ shows the run in a browser: curves, bytes, members, warnings; whoever reaches it can read them"),
+	SL_BOOL(T, "web", web, "false", "with metrics: a browser shows the run at that address: curves, bytes, members, warnings; whoever reaches it can read them"),
 	SL_NAMES(T, "metrics_hosts", metrics_hosts, sl_conf_check_word, "", "host names under which /metrics may be asked, besides localhost and addresses, such as [split.example.org]"),
 };
 /* clang-format on */
