@@ -489,6 +489,12 @@ class Builder:
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
                          window=window if window != 1 else None)
 
+    def joined(self, name, x, y, dim):
+        """x and y, of equal sizes but for PyTorch's dimension dim, one behind the other."""
+        shape = [n + m if d == dim else n for d, (n, m) in enumerate(zip(x.shape, y.shape), 1)]
+        axis, usual = self.axis(y, dim), len(shape) - self.of_tokens(y)
+        return self.node(name, "concat", [x, y], shape, axis=axis if axis != usual else None)
+
     def repeated(self, name, x, shape):
         """Repeats dimensions of size 1 to those of shape."""
         for dim, n in enumerate(shape, 1):

@@ -260,13 +260,11 @@ def _cat(b, name, tensors, dim=0):
     y = tensors[0]
     dim %= len(y.shape) + 1
     for i, x in enumerate(tensors[1:]):
-        shape = [n + m if d == dim else n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1)]
         fits = len(x.shape) == len(y.shape) and all(m == n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1) if d != dim)
         if not dim or not fits or (b.of_tokens(y) and dim == 1):
             raise errors.config(f"{name}: concatenates {list(y.shape)} and {list(x.shape)} with their rows along {dim}; the server joins "
                                 "what is equal but for one dimension, which is not that of rows")
-        axis, last = b.axis(x, dim), len(shape) - b.of_tokens(x)
-        y = b.node(f"{name}.{i}" if i else name, "concat", [y, x], shape, axis=axis if axis != last else None)
+        y = b.joined(f"{name}.{i}" if i else name, y, x, dim)
     return y
 
 

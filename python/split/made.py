@@ -180,14 +180,8 @@ def _around(b, name, x, dim, before, behind):
     n = x.shape[dim - 1]
     if not 0 <= min(before, behind) <= max(before, behind) <= n:
         raise errors.config(f"{name}: pads {n} numbers by {before} and {behind} of the other end")
-    ends = [b.resampled(f"{name}.front", x, dim, before, first=n - before)] if before else []
-    back = [b.resampled(f"{name}.back", x, dim, behind)] if behind else []
-    y, axis = None, b.axis(x, dim)
-    for i, part in enumerate((*ends, x, *back)):
-        size = part.shape[dim - 1] + (y.shape[dim - 1] if y else 0)
-        shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
-        y = b.node(f"{name}.{i}", "concat", [y, part], shape, axis=axis if axis != len(shape) else None) if y else part
-    return y
+    y = b.joined(f"{name}.0", b.resampled(f"{name}.front", x, dim, before, first=n - before), x, dim) if before else x
+    return b.joined(f"{name}.1", y, b.resampled(f"{name}.back", x, dim, behind), dim) if behind else y
 
 
 def padded(b, name, x, pad, mode="constant", value=0):
@@ -265,10 +259,9 @@ def repeat(b, name, x, *sizes):
         if n > 1 and x.shape[dim - 1] == 1:
             x = b.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)
         elif n > 1:
-            axis, one = b.axis(x, dim), x
+            one = x
             for i in range(1, n):
-                shape = [*x.shape[:dim - 1], one.shape[dim - 1] * (i + 1), *x.shape[dim:]]
-                x = b.node(f"{name}.{dim}.{i}", "concat", [x, one], shape, axis=axis if axis != len(shape) else None)
+                x = b.joined(f"{name}.{dim}.{i}", x, one, dim)
     return Value(x.number, x.shape)
 
 
