@@ -35,7 +35,7 @@ struct sl_training_totals {
 	uint64_t server_steps; /* how many steps those are */
 	uint64_t test_step;    /* after which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
-	/* what the last evaluation is to be compared with (sl_run_compare); NaN: there is no such figure */
+	/* what the last evaluation is to be compared with (sl_run_compared); NaN: there is no such figure */
 	const char *majority;          /* the largest class; NULL: none */
 	uint64_t compared;             /* samples of the evaluation that the next ones are of; 0: none was whole */
 	double majority_share, spread; /* spread: the rmse of numbers' own mean */

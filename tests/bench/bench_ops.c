@@ -8,12 +8,11 @@
  *   6        only the updates of optimizers.
  * Ops: each runs on `chunk` rows, in memory of its own. Segments: the executor runs all chunks of the batch forward,
  * then all backward; "CPU min" is the least CPU time of all threads, forward and backward. Profile: each op as the
- * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor: the time of the kernel's
- * floating-point operations (Winograd's has fewer than a direct sum) at the peak of this CPU and level, or of its
- * tensors at the rate of memory, whichever is longer. Both are measured first, and printed: the product's own inner
- * loop on data in the L1 cache, and a sum over arrays that no cache holds. Updates: a step of
- * each optimizer over as many weights as the model has: its least CPU time, and the bytes that it reads and writes for
- * a weight. */
+ * executor calls it, the least CPU time of a call, times the chunks. Beside it is a floor, the longer of two times: of
+ * the kernel's floating-point operations at the peak of this CPU and level, and of its tensors at the rate of memory.
+ * Winograd's kernel has fewer operations than a direct sum. Both rates are measured first, and printed: the product's
+ * own inner loop on data in the L1 cache, and a sum over arrays that no cache holds. Updates: a step of each optimizer
+ * over as many weights as the model has: its least CPU time, and the bytes that it reads and writes for a weight. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Winograd's F(4×4, 3×3) beside the reference in double: tiles that edges cut short, channels that fill no register,
  * one and several rounds of large weights, at each SIMD level. Its errors are larger than a direct sum's, and bounded
- * here: root mean square 2e-6 of that of the tensor, the largest 3e-5. F(4×4) mixes the six inputs of a tile's row, so
- * a large number disturbs, and a NaN spreads to, the 4×4 outputs of its tile, and no others. */
+ * here: root mean square 2e-6 of that of the tensor, the largest 3e-5. F(4×4) mixes the six inputs of a tile's row.
+ * So a large number disturbs the 4×4 outputs of its tile alone, and a NaN spreads to them alone. */
 #include <math.h>
 #include <stdlib.h>
 
