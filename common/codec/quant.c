@@ -1,7 +1,14 @@
 /* quant:b — uniform codes of b bits between the least and the largest value: step = (max − min)/(2^b − 1), code =
  * round((x − min)/step). A range belongs to the tensor, a sample, a channel, or a block of N elements.
  *
- * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·b/8⌉ bytes. */
+ * round=dither (Schuchman, "Dither signals and their effect on quantization noise", 1964): code = ⌈(x − min)/step − u⌉
+ * with u uniform in [0, 1), as round=stochastic; and x' = min + (code + u − 1/2)·step, since both sides draw the same
+ * u. The error is uniform within half a step, whatever x is. Its mean is zero, as that of stochastic, and its mean
+ * square is half of that one's.
+ *
+ * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·w/8⌉ bytes. w is b. Where bytes
+ * are compressed afterwards, w is 4 for b = 3, 8 for 5 to 7 and 16 above 8, so that no code lies across two bytes. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +18,13 @@
 #include "common/codec/frame.h"
 #include "common/codec/groups.h"
 
-enum { BITS, PER, BLOCK, ROUND };
+enum { BITS, PER, BLOCK, ROUND, PACKED };
 enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
-enum { ROUND_NEAREST, ROUND_STOCHASTIC };
+enum { ROUND_NEAREST, ROUND_STOCHASTIC, ROUND_DITHER };
 enum { COEFFICIENTS = 6, RANGE_BYTES = 8, PERIOD = 512 };
 
 static const char *const per_words[] = {"tensor", "sample", "channel", NULL};
-static const char *const round_words[] = {"nearest", "stochastic", NULL};
+static const char *const round_words[] = {"nearest", "stochastic", "dither", NULL};
 
 static const struct sl_arg args[] = {
 	{.key = "bits", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 16},
@@ -29,8 +36,8 @@ static const struct sl_arg args[] = {
 
 struct quant {
 	struct sl_tiled t;
-	int bits;
-	bool stochastic;
+	int bits, width; /* of a code; in the payload */
+	bool stochastic, dither;
 	struct sl_affine *affine; /* [groups] */
 	/* per=channel. cols [COEFFICIENTS][period], period a multiple of C; extremes, least and largest,
 	 * [tasks][2][C]. */
@@ -65,6 +72,16 @@ static bool by_token(const double *arg, int64_t features)
 	return arg[BLOCK] != 0 && features % (int64_t)arg[BLOCK] == 0 && arg[ROUND] == ROUND_NEAREST;
 }
 
+/* Bits of a code in the payload. */
+static int code_width(const double *arg)
+{
+	const int bits = (int)arg[BITS];
+
+	if (arg[PACKED] == 0 || bits < 3)
+		return bits;
+	return bits <= 4 ? 4 : bits <= 8 ? 8 : 16;
+}
+
 /* Elements of a group; 0: one group. For samples of one length. */
 static int64_t group_size(const double *arg, const struct sl_shape *s)
 {
@@ -89,7 +106,7 @@ static bool contracts(const double *arg, const struct sl_extent *in)
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	return (size_t)(group_count(arg, in) * RANGE_BYTES +
-			sl_packed_bytes(sl_shape_count(&in->shape), (int)arg[BITS]));
+			sl_packed_bytes(sl_shape_count(&in->shape), code_width(arg)));
 }
 
 static double nominal(const double *arg, const struct sl_extent *in)
@@ -155,7 +172,9 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 
 	q->t.env = *env;
 	q->bits = (int)env->arg[BITS];
-	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
+	q->width = code_width(env->arg);
+	q->stochastic = env->arg[ROUND] != ROUND_NEAREST;
+	q->dither = env->arg[ROUND] == ROUND_DITHER;
 	err = sl_groups_open(&q->t.groups, sl_shape_count(&env->most.shape), most, fail);
 	if (err)
 		return err;
@@ -269,15 +288,36 @@ static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, u
 			loops->quantize(t->x + at, run, &q->affine[sl_groups_find(&t->groups, at)], r, most,
 					code + (at - first));
 	}
-	loops->pack(code, stop - first, q->bits, t->out + first * q->bits / 8);
+	loops->pack(code, stop - first, q->width, t->out + first * q->width / 8);
+}
+
+static float between(float v, float least, float most)
+{
+	return v < least ? least : v < most ? v : most;
+}
+
+/* Takes off the dither of n elements, of which the first is element `at`, by the same draws as encode_tile's. */
+static void subtract_dither(const struct quant *q, int64_t at, int64_t n, const uint32_t *rnd, float *x)
+{
+	const float *step = q->cols + 3 * q->period + at % q->period, *post = step + q->period;
+	const struct sl_affine *a = q->cols == NULL ? &q->affine[sl_groups_find(&q->t.groups, at)] : NULL;
+
+	for (int64_t i = 0; i < n; i++) {
+		const float width = a ? a->step * a->post : step[i] * post[i];
+
+		x[i] = between(x[i] + ((float)(rnd[i] >> 1) * 0x1p-31f - 0.5f) * width, -FLT_MAX, FLT_MAX);
+	}
 }
 
 static void decode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code)
 {
 	const struct quant *q = (const struct quant *)t;
-	const struct sl_codec_loops *loops = t->env.loops;
+	const struct sl_codec_loops *loops = q->dither ? sl_codec_storing(t->env.loops) : t->env.loops;
+	uint32_t rnd[SL_CODEC_TILE];
 
-	loops->unpack(t->in + first * q->bits / 8, stop - first, q->bits, code);
+	if (q->dither)
+		loops->random_halves(&t->key, (uint64_t)first, stop - first, rnd);
+	loops->unpack(t->in + first * q->width / 8, stop - first, q->width, code);
 	for (int64_t at = first, run; at < stop; at += run) {
 		run = run_length(q, at, stop);
 		if (q->cols != NULL)
@@ -286,6 +326,8 @@ static void decode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, u
 		else
 			loops->dequantize(code + (at - first), run, &q->affine[sl_groups_find(&t->groups, at)],
 					  t->y + at);
+		if (q->dither)
+			subtract_dither(q, at, run, rnd + (at - first), t->y + at);
 	}
 }
 
@@ -348,11 +390,29 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	return err ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
 }
 
+/* Notes in t.bad whether a code of the block has more than `bits` bits. */
+static void check_block(void *arg, int64_t block, int worker)
+{
+	struct quant *q = arg;
+	const int64_t n = q->t.groups.n;
+	int64_t first = block * SL_CODEC_BLOCK, stop = first + SL_CODEC_BLOCK < n ? first + SL_CODEC_BLOCK : n, end;
+	uint16_t code[SL_CODEC_TILE], seen = 0;
+
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		q->t.env.loops->unpack(q->t.in + first * q->width / 8, end - first, q->width, code);
+		for (int64_t i = 0; i < end - first; i++)
+			seen |= code[i];
+	}
+	if (seen >> q->bits != 0)
+		atomic_store_explicit(&q->t.bad, true, memory_order_relaxed);
+}
+
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct quant *q = state;
-	int used = (int)(sl_shape_count(&xs->shape) * q->bits % 8);
+	int used = (int)(sl_shape_count(&xs->shape) * q->width % 8);
 
 	if (in.len != bound(q->t.env.arg, false, xs))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: %zu bytes, expected %zu", in.len,
@@ -370,6 +430,13 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",
 					   (double)range[0], (double)range[1], (long long)g);
 	}
+	q->t.in = in.data + q->t.heads * RANGE_BYTES;
+	q->t.bad = false;
+	if (q->width > q->bits)
+		sl_pool_run(q->t.env.pool, sl_codec_blocks(q->t.groups.n), check_block, q);
+	if (q->t.bad)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: a code is above %d", (1 << q->bits) - 1);
+	q->t.key = sl_codec_key(q->t.env.seed, q->t.env.dir, call, SL_STAGE_QUANTIZER);
 	sl_tiled_decode(&q->t, in, x);
 	return SL_OK;
 }
@@ -378,13 +445,15 @@ const struct sl_codec_stage sl_stage_quant = {
 	.id = SL_STAGE_ID_QUANT,
 	.kind = SL_STAGE_QUANTIZER,
 	.name = "quant",
-	.usage = "quant:b with b = 1…16; options per=tensor|sample|channel, block=8…16777216, round=nearest|stochastic",
+	.usage = "quant:b with b = 1…16; options per=tensor|sample|channel, block=8…16777216, "
+		 "round=nearest|stochastic|dither",
 	.args = args,
 	.check = check,
 	.by_sample = by_sample,
 	.contracts = contracts,
 	.instead = ", or write quant:2 or more bits",
 	.by_token = by_token,
+	.follows_arg = PACKED,
 	.bound = bound,
 	.nominal = nominal,
 	.size = sizeof(struct quant),

@@ -145,6 +145,14 @@ static void drop_none(struct sl_codec_spec *spec)
 	}
 }
 
+static void tell_quantizer(struct sl_codec_spec *spec)
+{
+	const int last = spec->n_stage - 1;
+
+	if (last > 0 && spec->stage[last].stage->kind == SL_STAGE_BYTES && spec->stage[last - 1].stage->follows_arg)
+		spec->stage[last - 1].arg[spec->stage[last - 1].stage->follows_arg] = 1;
+}
+
 enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct sl_fail *fail)
 {
 	struct parser p = {.channels = true, .samples = true, .fail = fail};
@@ -165,6 +173,7 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
 		text += len + 1;
 	}
 	drop_none(&p.spec);
+	tell_quantizer(&p.spec);
 	err = print_spec(&p);
 	if (err)
 		return err;

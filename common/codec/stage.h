@@ -73,6 +73,9 @@ struct sl_codec_stage {
 	const char *instead;
 	/* Whether a token is coded by itself (sl_codec_by_token). NULL: never. */
 	bool (*by_token)(const double *arg, int64_t features);
+	/* Quantizer: the index of the argument that is 1 where a byte stage follows. No text gives it. 0: there is
+	 * none. */
+	int follows_arg;
 	bool keeps_channels, keeps_samples; /* transform: the last dimension, dim[0], keep their meaning */
 
 	/* Transform: the largest output for this input. `begin` [in->rows + 1] is memory for out->begin, if lengths

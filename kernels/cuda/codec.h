@@ -63,8 +63,10 @@ cudaError_t cu_combine(cudaStream_t s, float *out, const float *a, const float *
 enum cu_code_kind { CU_CODE_NEAREST, CU_CODE_STOCHASTIC, CU_CODE_LEVELS };
 struct cu_codes {
 	enum cu_code_kind kind;
-	int bits;      /* of a code, including the sign of a level */
+	bool dither;   /* of a STOCHASTIC code: decoding takes it off, by the same key */
+	int bits;      /* of a code in the payload, including the sign of a level */
 	uint32_t most; /* largest code or level */
+	uint32_t mask; /* of the bits of a code that hold it or its level */
 	int64_t n;     /* elements, ≥ 1 */
 	const uint32_t *said;
 	struct cu_philox key; /* unused for NEAREST */

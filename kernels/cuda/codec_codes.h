@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/cuda/codec_grid.h"
+#include "kernels/cuda/philox.h"
 
 /* Maps floats to unsigned integers of the same order, so that one atomic finds the extremes. */
 static __device__ __forceinline__ uint32_t ordered(float v)
@@ -152,8 +153,9 @@ static __device__ __forceinline__ double step_around(double lo, double hi, int z
 }
 
 /* sl_affine_hold_zero, with the same operations in the same order. */
-static __device__ __forceinline__ void hold_zero(float *min, float *max, int levels, int bits)
+static __device__ __forceinline__ void hold_zero(float *min, float *max, int levels)
 {
+	const int digits = 24 - (32 - __clz(levels));
 	const double lo = -(double)*min, hi = (double)*max, range = lo + hi;
 	double step, other;
 	int z, exponent;
@@ -170,7 +172,7 @@ static __device__ __forceinline__ void hold_zero(float *min, float *max, int lev
 	if (step * levels > range * 1.125)
 		return;
 	step = frexp(step, &exponent);
-	step = ldexp(ceil(ldexp(step, 24 - bits)), exponent - (24 - bits));
+	step = ldexp(ceil(ldexp(step, digits)), exponent - digits);
 	*min = (float)(-z * step);
 	*max = (float)((levels - z) * step);
 }
@@ -225,6 +227,20 @@ static __device__ __forceinline__ float value_of_code(const struct cu_codes *c, 
 		return at_most((a->lo + (float)code * a->step) * a->post, a->max);
 	v = at_most((float)level * a->step * a->post, a->max);
 	return code >> (c->bits - 1) ? -v : v;
+}
+
+/* The value of element i of the tensor, from its code. Dither comes off as in common/codec/quant.c. */
+static __device__ __forceinline__ float value_at(const struct cu_codes *c, const struct affine *a, uint32_t code,
+						 int64_t i)
+{
+	float v = value_of_code(c, a, code);
+	uint32_t random[4];
+
+	if (!c->dither)
+		return v;
+	philox_quad(&c->key, (uint32_t)(i / CU_EACH), random);
+	v += ((float)(random_of(random, (int)(i % CU_EACH)) >> 1) * 0x1p-31f - 0.5f) * (a->step * a->post);
+	return v < -FLT_MAX ? -FLT_MAX : at_most(v, FLT_MAX);
 }
 
 /* Writes a thread's eight codes to the tile in shared memory, where they are `bits` bytes. */

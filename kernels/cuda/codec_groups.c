@@ -7,7 +7,7 @@
 #include "kernels/cuda/codec_stage.h"
 
 /* Indices of arguments, as in common/codec/quant.c and levels.c. */
-enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
+enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK };
 enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
 enum { TERN_BUCKET };
@@ -111,14 +111,12 @@ static enum sl_err open_grouped(void **state, const struct sl_stage_env *env, st
 
 static struct grouped quant_of(const double *arg)
 {
-	int bits = (int)arg[QUANT_BITS], per = (int)arg[QUANT_PER];
+	const int per = (int)arg[QUANT_PER];
 	struct grouped how = {.size = (int64_t)arg[QUANT_BLOCK]};
 
 	how.plain = per == PER_TENSOR && how.size == 0 ? &cu_stage_quant : NULL;
 	how.groups.channels = per == PER_CHANNEL;
-	how.groups.codes = (struct cu_codes){.kind = arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
-					     .bits = bits,
-					     .most = (1u << bits) - 1};
+	how.groups.codes = cu_quant_codes(arg);
 	return how;
 }
 
@@ -126,7 +124,7 @@ static struct grouped levels_of(const struct sl_codec_stage *plain, uint32_t q, 
 {
 	struct grouped how = {.plain = bucket == 0 ? plain : NULL, .size = (int64_t)bucket, .norm = norm};
 
-	how.groups.codes = (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+	how.groups.codes = cu_level_codes(q);
 	return how;
 }
 
@@ -243,6 +241,7 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	struct cu_stage *s = &g->stage;
 	const struct cu_codes *c = &g->groups.codes;
 	const uint32_t *refused;
+	struct sl_rng_key key;
 	cudaError_t queued;
 	enum sl_err err;
 
@@ -251,6 +250,8 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 	refused = cu_codes_may_be_bad(c) ? s->status + CU_STATUS_BAD : NULL;
 	set_groups(g, &xs->shape);
 	g->groups.codes.said = NULL;
+	key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
+	g->groups.codes.key = cu_philox_of(&key);
 	err = cu_codes_check_size(c, cu_groups_bytes(&g->groups), in, fail);
 	if (!err)
 		err = check_heads(&g->groups, in, fail);

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "kernels/cuda/codec_codes.h"
-#include "kernels/cuda/philox.h"
 
 enum {
 	GROUPS = CU_THREADS / CU_LANES /* small groups of a block of threads */,
@@ -196,7 +195,7 @@ static __global__ void heads(struct cu_grouped g, uint32_t *status)
 	if (g.codes.kind != CU_CODE_LEVELS) {
 		out[2 * group] = from_ordered(~g.low[group]);
 		out[2 * group + 1] = from_ordered(g.high[group]);
-		hold_zero(&out[2 * group], &out[2 * group + 1], (int)g.codes.most, g.codes.bits);
+		hold_zero(&out[2 * group], &out[2 * group + 1], (int)g.codes.most);
 		return;
 	}
 	top = __uint_as_float(g.high[group]);
@@ -275,7 +274,7 @@ cudaError_t cu_groups_encode(cudaStream_t s, const struct cu_grouped *g, const f
 static __global__ void check(uint32_t *status, struct cu_grouped g)
 {
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
-	const uint32_t mask = (1u << (g.codes.bits - 1)) - 1;
+	const uint32_t mask = g.codes.mask;
 	bool bad = false;
 
 	for (int e = 0; e < CU_EACH; e++) {
@@ -315,7 +314,7 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_group
 		if (i < g.codes.n) {
 			const struct affine a = table[group_of(&g, i)];
 
-			x[i] = value_of_code(&g.codes, &a, code[e]);
+			x[i] = value_at(&g.codes, &a, code[e], i);
 		}
 	}
 }

@@ -7,7 +7,8 @@
 #include "kernels/cuda/codec_stage.h"
 
 /* Indices of arguments, as in common/codec/quant.c and levels.c. */
-enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND };
+enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND, QUANT_PACKED };
+enum { ROUND_NEAREST, ROUND_STOCHASTIC, ROUND_DITHER };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
 
 struct levels {
@@ -62,52 +63,57 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 	return SL_OK;
 }
 
-static struct cu_codes quant_codes(const double *arg)
+struct cu_codes cu_quant_codes(const double *arg)
 {
-	int bits = (int)arg[QUANT_BITS];
+	const int bits = (int)arg[QUANT_BITS], whole = bits <= 4 ? 4 : bits <= 8 ? 8 : 16;
+	const int width = arg[QUANT_PACKED] != 0 && bits > 2 ? whole : bits;
 
-	return (struct cu_codes){.kind = arg[QUANT_ROUND] != 0 ? CU_CODE_STOCHASTIC : CU_CODE_NEAREST,
-				 .bits = bits,
-				 .most = (1u << bits) - 1};
+	return (struct cu_codes){.kind = arg[QUANT_ROUND] == ROUND_NEAREST ? CU_CODE_NEAREST : CU_CODE_STOCHASTIC,
+				 .dither = arg[QUANT_ROUND] == ROUND_DITHER,
+				 .bits = width,
+				 .most = (1u << bits) - 1,
+				 .mask = (1u << width) - 1};
 }
 
 static void quant_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	need_codes(env, quant_codes(env->arg), false, need);
+	need_codes(env, cu_quant_codes(env->arg), false, need);
 }
 
 static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct cu_codes codes = quant_codes(env->arg);
+	const struct cu_codes codes = cu_quant_codes(env->arg);
 
 	return open_codes(state, env, &codes, false, fail);
 }
 
-static struct cu_codes level_codes(uint32_t q)
+struct cu_codes cu_level_codes(uint32_t q)
 {
-	return (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = 33 - __builtin_clz(q), .most = q};
+	const int bits = 32 - __builtin_clz(q);
+
+	return (struct cu_codes){.kind = CU_CODE_LEVELS, .bits = bits + 1, .most = q, .mask = (1u << bits) - 1};
 }
 
 static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	need_codes(env, level_codes((uint32_t)env->arg[QSGD_Q]), env->arg[QSGD_NORM] == 0, need);
+	need_codes(env, cu_level_codes((uint32_t)env->arg[QSGD_Q]), env->arg[QSGD_NORM] == 0, need);
 }
 
 static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct cu_codes codes = level_codes((uint32_t)env->arg[QSGD_Q]);
+	const struct cu_codes codes = cu_level_codes((uint32_t)env->arg[QSGD_Q]);
 
 	return open_codes(state, env, &codes, env->arg[QSGD_NORM] == 0, fail);
 }
 
 static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	need_codes(env, level_codes(1), false, need);
+	need_codes(env, cu_level_codes(1), false, need);
 }
 
 static enum sl_err open_tern(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	const struct cu_codes codes = level_codes(1);
+	const struct cu_codes codes = cu_level_codes(1);
 
 	return open_codes(state, env, &codes, false, fail);
 }
@@ -182,7 +188,7 @@ enum sl_err cu_codes_check_size(const struct cu_codes *c, size_t bytes, struct s
 
 bool cu_codes_may_be_bad(const struct cu_codes *c)
 {
-	return c->kind == CU_CODE_LEVELS && c->most != (1u << (c->bits - 1)) - 1;
+	return c->most != c->mask;
 }
 
 enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int slot, struct sl_buf *of,
@@ -191,7 +197,8 @@ enum sl_err cu_codes_collect(struct cu_stage *s, const struct cu_codes *c, int s
 	enum sl_err err = cu_stage_collect(s, slot, of);
 
 	if (err == SL_ERR_PAYLOAD)
-		return sl_fail_set(fail, err, "levels: one is above %u", c->most);
+		return sl_fail_set(fail, err, "%s above %u",
+				   c->kind == CU_CODE_LEVELS ? "levels: one is" : "quant: a code is", c->most);
 	return cu_stage_said(err, fail);
 }
 
@@ -200,12 +207,14 @@ static enum sl_err queue_decode(void *state, const struct sl_codec_call *call, s
 {
 	struct levels *l = state;
 	struct cu_stage *s = &l->stage;
+	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
 	const uint32_t *refused = cu_codes_may_be_bad(&l->codes) ? s->status + CU_STATUS_BAD : NULL;
 	cudaError_t queued;
 	enum sl_err err;
 
 	l->codes.n = sl_shape_count(&xs->shape);
 	l->codes.said = NULL;
+	l->codes.key = cu_philox_of(&key);
 	err = cu_codes_check_size(&l->codes, cu_codes_bytes(&l->codes), in, fail);
 	if (!err)
 		err = check_head(&l->codes, in.data, fail);

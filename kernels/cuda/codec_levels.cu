@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "kernels/cuda/codec_codes.h"
-#include "kernels/cuda/philox.h"
 
 enum { MEASURE_BLOCKS = 768 /* that a device runs at once */, BLOCK_TILES = CU_BLOCK / CU_TILE };
 
@@ -67,7 +66,7 @@ static __device__ __forceinline__ void write_head(struct cu_codes c, const doubl
 	if (c.kind != CU_CODE_LEVELS) {
 		out[0] = c.n == 0 ? 0 : from_ordered(~status[CU_STATUS_LOW]);
 		out[1] = c.n == 0 ? 0 : from_ordered(status[CU_STATUS_HIGH]);
-		hold_zero(&out[0], &out[1], (int)c.most, c.bits);
+		hold_zero(&out[0], &out[1], (int)c.most);
 	} else {
 		top = __uint_as_float(status[CU_STATUS_NONFINITE]);
 		norm = sqrt(sum);
@@ -194,7 +193,7 @@ static __device__ __forceinline__ uint32_t code_at(const struct cu_codes *c, int
 static __global__ void check(uint32_t *status, struct cu_codes c)
 {
 	const int64_t first = (int64_t)blockIdx.x * CU_TILE + threadIdx.x;
-	const uint32_t mask = (1u << (c.bits - 1)) - 1;
+	const uint32_t mask = c.mask;
 	bool bad = false;
 
 	for (int e = 0; e < CU_EACH; e++) {
@@ -234,7 +233,7 @@ static __global__ void decode(float *x, const uint32_t *refused, struct cu_codes
 		const int64_t i = first + e * CU_THREADS;
 
 		if (i < c.n)
-			x[i] = value_of_code(&c, &a, code[e]);
+			x[i] = value_at(&c, &a, code[e], i);
 	}
 }
 

@@ -83,6 +83,10 @@ uint32_t *cu_stage_seen(const struct cu_stage *s, int slot);
 /* Returns err, and sets *fail if it is an error. */
 enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* The codes of quant, from its arguments, and those of q levels; the rest is zero. In codec_levels.c. */
+struct cu_codes cu_quant_codes(const double *arg);
+struct cu_codes cu_level_codes(uint32_t q);
+
 /* For packed codes, with one scale or many, in codec_levels.c.
  * Whether a code can hold a level above `most`, which is invalid: such codes must be checked. */
 bool cu_codes_may_be_bad(const struct cu_codes *c);

@@ -374,6 +374,32 @@ static void zstd_bombs_do_not_go_off(void **state)
 	sl_codec_close(c);
 }
 
+/* Whole codes have room for more bits than they may have. */
+static void codes_above_the_last_are_refused(void **state)
+{
+	struct sl_codec *c = codec_open("quant:3|zstd", shape(), NULL, SL_DIR_HEAD_ACT, NULL);
+	uint8_t body[8 + N / 2] = {0}, *bytes, evil[SL_FRAME_BYTES + 4 + 8 + N];
+	const float range[2] = {0, 7};
+	size_t len, packed;
+
+	bytes = honest(c, &len);
+	memcpy(evil, bytes, SL_FRAME_BYTES);
+	memcpy(body, range, sizeof range);
+	for (int high = 0; high < 2; high++) {
+		for (int code = 0; code < 16; code++) {
+			body[8 + N / 2 - 1] = (uint8_t)(code << 4 * high);
+			packed = ZSTD_compress(evil + SL_FRAME_BYTES + 4, sizeof evil - SL_FRAME_BYTES - 4, body,
+					       sizeof body, 1);
+			assert_false(ZSTD_isError(packed));
+			sl_put_u32(evil + SL_FRAME_BYTES, sizeof body);
+			assert_int_equal(attack(c, evil, SL_FRAME_BYTES + 4 + packed),
+					 code < 8 ? SL_OK : SL_ERR_PAYLOAD);
+		}
+	}
+	free(bytes);
+	sl_codec_close(c);
+}
+
 static void refused_with(struct sl_codec *c, const uint8_t *bytes, size_t len, const char *why)
 {
 	float x[N];
@@ -625,6 +651,7 @@ int main(void)
 		cmocka_unit_test(places_beyond_the_tensor_are_refused),
 		cmocka_unit_test(places_must_be_what_they_say),
 		cmocka_unit_test(zstd_bombs_do_not_go_off),
+		cmocka_unit_test(codes_above_the_last_are_refused),
 		cmocka_unit_test(sizes_are_those_that_fit),
 		cmocka_unit_test(a_gradient_without_its_activation_is_refused),
 	};

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/codec/codec.h"
+#include "common/codec/stage.h"
 #include "tests/support/codec.h"
 #include "tests/support/unit.h"
 
@@ -162,6 +163,59 @@ static void stochastic_rounding_is_unbiased(void **state)
 	free(back);
 }
 
+/* Whatever the values are, the error is uniform within half a step: its mean is zero and its mean square a twelfth. */
+static void dither_comes_off_again(void **state)
+{
+	static const char *const specs[] = {"quant:2,round=dither", "quant:2,block=4096,round=dither",
+					    "quant:2,per=channel,round=dither", "quant:2,round=dither|zstd"};
+	static const float values[] = {0.05f, 0.3f, 0.5f, 0.9f};
+	enum { ROWS = 1 << 16, N = 2 * ROWS };
+	float *x = malloc(N * 4), *back = malloc(N * 4);
+
+	for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+		for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+			double sum = 0, squares = 0;
+
+			for (int i = 0; i < N; i++)
+				x[i] = i % 4096 < 4 ? (float)(i % 4 / 2) * 3 : values[v]; /* 0 and 3: a step is 1 */
+			codec_round_trip(specs[s], sl_shape2(ROWS, 2), x, back);
+			for (int i = 0; i < N; i++) {
+				const double error = (double)back[i] - (double)x[i];
+
+				assert_true(fabs(error) <= 0.5 + 1e-6);
+				sum += error;
+				squares += error * error;
+			}
+			/* 5 standard deviations: of a mean, and of a mean square, whose variance is 1/180 */
+			assert_true(fabs(sum / N) < 5 * sqrt(1.0 / 12 / N));
+			assert_true(fabs(squares / N - 1.0 / 12) < 5 * sqrt(1.0 / 180 / N));
+		}
+	}
+	free(x);
+	free(back);
+}
+
+/* No code lies across two bytes where zstd follows, so that it finds equal codes. */
+static void codes_are_whole_before_zstd(void **state)
+{
+	static const int width[] = {0, 1, 2, 4, 4, 8, 8, 8, 8, 16, 16, 16, 16, 16, 16, 16, 16};
+	enum { N = 4096 };
+	const struct sl_extent extent = sl_extent_of(sl_shape2(1, N));
+	struct sl_codec_spec plain, packed;
+	struct sl_fail fail;
+	char text[32];
+
+	for (int bits = 1; bits <= 16; bits++) {
+		snprintf(text, sizeof text, "quant:%d|zstd", bits);
+		assert_int_equal(sl_codec_parse(text, &packed, &fail), SL_OK);
+		snprintf(text, sizeof text, "quant:%d", bits);
+		assert_int_equal(sl_codec_parse(text, &plain, &fail), SL_OK);
+		assert_int_equal(plain.stage[0].stage->bound(plain.stage[0].arg, false, &extent), 8 + N * bits / 8);
+		assert_int_equal(packed.stage[0].stage->bound(packed.stage[0].arg, false, &extent),
+				 8 + N * width[bits] / 8);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +224,8 @@ int main(void)
 		cmocka_unit_test(quant_brings_zero_back_near_an_end),
 		cmocka_unit_test(quant_takes_the_smallest_range_there_is),
 		cmocka_unit_test(stochastic_rounding_is_unbiased),
+		cmocka_unit_test(dither_comes_off_again),
+		cmocka_unit_test(codes_are_whole_before_zstd),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
