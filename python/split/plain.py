@@ -37,7 +37,7 @@ class Fresh:
             self.stale = False
             _log.warning("the RemoteModule of this module is gone, and with it what the server learned: take its state_dict() before that")
         elif not remote._middle.is_open:
-            raise errors.usage("the middle is closed, and this module has the weights from before: call it, or take state_dict(), before close()")
+            raise errors.usage("the middle is closed, and this module has the weights from before: take its state_dict() before close(), or load weights into it")
         else:
             remote._fetch()
 
@@ -68,8 +68,11 @@ def watch(module, fresh):
 def bare(module, fetches=False):
     """The module without its hooks; fetches: with the weights of now."""
     fresh = next((m._forward_pre_hooks[_KEY] for m in module.modules() if _KEY in m._forward_pre_hooks), None)
-    if fresh and fetches:
-        fresh()
+    try:
+        if fresh and fetches:
+            fresh()
+    except errors.UsageError as e:
+        _log.warning("%s", e)
     for m in module.modules() if fresh else ():
         for name in ("__getstate__", "__prepare_scriptable__"):
             m.__dict__.pop(name, None)

@@ -117,7 +117,7 @@ class RemoteModule(nn.Module):
         self._forget()
         me = weakref.ref(self)
         self.anchor.watch(lambda grad: me() and me()._mark(grad))
-        with plain.bare(module, fetches=True), adapters.undone(module):
+        with plain.bare(module, fetches=resume is None), adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
             self._builder, self._out = network.graph_of(module, shapes, lengths)

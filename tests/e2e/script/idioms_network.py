@@ -139,6 +139,18 @@ def plain_module_of_a_remote_that_is_gone(s):
     s.see(mid(torch.ones(1, 16)).sum())
 
 
+@idiom("warned", "before close()")
+def plain_module_made_remote_behind_close(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    old, s.net.mid = s.net.mid, mid
+    if s.remote:
+        old.close(True)
+    s.make(SGD(s.net.parameters(), 0.1))
+    s.loop(2)
+
+
 @idiom("refused", "copy.deepcopy")
 def plain_module_scripted(s):
     mid = s.net.mid
