@@ -179,7 +179,11 @@ static int32_t quantile(const struct tokens *t, double share)
 
 static void print_stats(struct tokens *t)
 {
-	const char *kind = sl_tokenizer_kind(t->tokenizer) == SL_TOK_WORDPIECE ? "wordpiece" : "bpe";
+	static const char *const name[] = {[SL_TOK_BPE] = "bpe",
+					   [SL_TOK_MARKED] = "bpe",
+					   [SL_TOK_WORDPIECE] = "wordpiece",
+					   [SL_TOK_UNIGRAM] = "unigram"};
+	const char *kind = name[sl_tokenizer_kind(t->tokenizer)];
 	int32_t min, median, p90, max;
 
 	if (t->rows)

@@ -221,11 +221,17 @@ static enum sl_err read_act(const struct sl_hf_reader *r, struct sl_hf_config *o
 
 static enum sl_err read_family(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
+	static const char *const robertas[] = {"xlm-roberta", "camembert"}; /* RoBERTa with other tokenizers */
 	const json_t *type = sl_hf_member(r, "model_type");
 	char name[SL_NAME_MAX], known[256] = "";
 
 	if (!json_is_string(type))
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: model_type is %s", r->name, type ? "no text" : "missing");
+	for (int i = 0; i < 2; i++)
+		if (strcmp(json_string_value(type), robertas[i]) == 0) {
+			out->family = SL_HF_ROBERTA;
+			return SL_OK;
+		}
 	for (int i = 0; i < SL_HF_FAMILY_COUNT; i++) {
 		if (strcmp(json_string_value(type), families[i].name) == 0) {
 			out->family = (enum sl_hf_family)i;
@@ -234,11 +240,11 @@ static enum sl_err read_family(const struct sl_hf_reader *r, struct sl_hf_config
 		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i].name);
 	}
 	sl_hf_plain(name, sizeof name, json_string_value(type));
-	return sl_fail_set(
-		r->fail, SL_ERR_CONFIG,
-		"%s: model_type is %s; known: %s. split.write_network of the Python package writes others as "
-		"a file for model.network",
-		r->name, name, known);
+	return sl_fail_set(r->fail, SL_ERR_CONFIG,
+			   "%s: model_type is %s; known: %s, xlm-roberta, camembert. split.write_network of the Python "
+			   "package writes others as "
+			   "a file for model.network",
+			   r->name, name, known);
 }
 
 /* Refuses keys that would make another network of the keys that are read. */

@@ -337,7 +337,7 @@ static enum sl_err parse(struct sl_tok_spec *spec, const struct sl_tok_files *fi
 	if (!err)
 		err = check_added(spec, files->added.name, added, fail);
 	json_decref(added);
-	if (!err && spec->kind != SL_TOK_WORDPIECE)
+	if (!err && (spec->kind == SL_TOK_BPE || spec->kind == SL_TOK_MARKED))
 		err = find_bytes(spec, main->name, fail);
 	if (!err && spec->kind == SL_TOK_WORDPIECE && spec->unk < 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: a WordPiece model without unk_token", main->name);
@@ -361,6 +361,7 @@ enum sl_err sl_tok_spec_parse(struct sl_tok_spec *out, const struct sl_tok_files
 void sl_tok_spec_free(struct sl_tok_spec *spec)
 {
 	sl_vocab_free(&spec->vocab);
+	sl_unigram_free(&spec->unigram);
 	for (int i = 0; i < spec->n_added; i++)
 		free(spec->added[i].text);
 	free(spec->added);

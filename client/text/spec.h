@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "client/text/unigram.h"
 #include "client/text/vocab.h"
 #include "common/base/buf.h"
 
@@ -17,8 +18,9 @@ enum {
 	SL_TOK_WORD_CHARS_MOST = 1000 /* the highest limit that word_chars may have */
 };
 
-/* MARKED: BPE in which spaces are marks, and merges begin with characters (marked.h); BPE: merges begin with bytes. */
-enum sl_tok_kind { SL_TOK_BPE, SL_TOK_MARKED, SL_TOK_WORDPIECE };
+/* MARKED: BPE in which spaces are marks, and merges begin with characters (marked.h); BPE: merges begin with bytes.
+ * UNIGRAM: words begin with marks (unigram.h). */
+enum sl_tok_kind { SL_TOK_BPE, SL_TOK_MARKED, SL_TOK_WORDPIECE, SL_TOK_UNIGRAM };
 
 /* The pattern by which byte-level BPE divides a text into words (pattern.h). */
 enum sl_tok_words {
@@ -76,7 +78,9 @@ struct sl_tok_spec {
 	bool whole_words;     /* a word that is a token is not merged (ignore_merges) */
 	bool cut_front;       /* longer texts lose their first tokens (truncation_side: left), not their last */
 	enum sl_tok_words words;
-	enum sl_tok_lead lead; /* MARKED */
+	enum sl_tok_lead lead; /* MARKED, UNIGRAM */
+
+	struct sl_unigram unigram;
 
 	char prefix[SL_TOK_PREFIX_BYTES]; /* WordPiece: "##" */
 	int word_chars;                   /* longer words are `unk` */

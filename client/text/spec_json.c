@@ -1,6 +1,7 @@
 /* Reads tokenizer.json, as Hugging Face's tokenizers write it: version 1.0, models BPE (on bytes, or with
- * byte_fallback) and WordPiece. A member that changes ids and is not supported is refused. The decoder,
+ * byte_fallback), WordPiece and Unigram. A member that changes ids and is not supported is refused. The decoder,
  * padding, and all of truncation but its direction change none. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +128,50 @@ static enum sl_err read_wordpiece(struct reader *r, const json_t *model)
 	return SL_OK;
 }
 
+/* Pieces are [text, log-probability]; their ids are their places. */
+static enum sl_err read_unigram(struct reader *r, const json_t *model)
+{
+	const json_t *pieces = json_object_get(model, "vocab"), *unk = json_object_get(model, "unk_id");
+	struct sl_unigram *u = &r->spec->unigram;
+	const size_t n = json_array_size(pieces);
+	double least = INFINITY;
+
+	if (flag(model, "byte_fallback", false))
+		return unsupported(r, "a Unigram model with", "byte_fallback", "none");
+	if (!json_is_integer(unk) || json_integer_value(unk) < 0 || (size_t)json_integer_value(unk) >= n)
+		return malformed(r, "model.unk_id is no place in model.vocab");
+	r->spec->unk = (int32_t)json_integer_value(unk);
+	u->score = malloc(n * sizeof *u->score);
+	if (!u->score)
+		return sl_fail_set(r->fail, SL_ERR_NOMEM, "no memory for a vocabulary");
+	for (; (size_t)u->n < n; u->n++) {
+		const double score = json_number_value(json_array_get(json_array_get(pieces, (size_t)u->n), 1));
+		const size_t len = sl_vocab_len(&r->spec->vocab, u->n);
+
+		u->score[u->n] = score;
+		least = score < least ? score : least;
+		u->longest = len > u->longest ? len : u->longest;
+	}
+	u->unknown = least - 10; /* as SentencePiece has it */
+	return u->longest <= SL_UNIGRAM_PIECE_MOST ? SL_OK
+						   : malformed(r, "model.vocab has a piece of more than 1024 bytes");
+}
+
+static enum sl_err put_pieces(struct reader *r, const json_t *pieces, struct sl_tok_entries *list)
+{
+	enum sl_err err = SL_OK;
+
+	for (size_t i = 0; i < json_array_size(pieces) && !err; i++) {
+		const json_t *p = json_array_get(pieces, i), *text = json_array_get(p, 0);
+
+		if (!json_is_string(text) || !json_is_number(json_array_get(p, 1)))
+			return sl_fail_set(r->fail, SL_ERR_DATA, "%s: model.vocab, entry %zu: it is no [token, number]",
+					   r->file, i);
+		err = sl_tok_put(list, (int64_t)i, json_string_value(text), json_string_length(text), r->file, r->fail);
+	}
+	return err || list->n ? err : malformed(r, "model.vocab is no list of [token, number]");
+}
+
 static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_tok_entries *list)
 {
 	for (size_t i = 0; i < json_array_size(added); i++) {
@@ -180,16 +225,46 @@ static enum sl_err read_marks(struct reader *r, const json_t *n)
 			 : unsupported(r, "normalizer", type_of(n), "Prepend, Replace of a space (with byte_fallback)");
 }
 
+/* The normalizers of Unigram. All of them together make one space of several, and the table comes first. */
+static enum sl_err read_cleaning(struct reader *r, const json_t *n)
+{
+	const json_t *list = json_object_get(n, "normalizers"), *table = json_object_get(n, "precompiled_charsmap");
+	const json_t *to = json_object_get(n, "content");
+	struct sl_unigram *u = &r->spec->unigram;
+	enum sl_err err = SL_OK;
+
+	for (size_t i = 0; is_type(n, "Sequence") && i < json_array_size(list) && !err; i++)
+		err = read_cleaning(r, json_array_get(list, i));
+	if (err || absent(n) || is_type(n, "Sequence"))
+		return err;
+	if (is_type(n, "Precompiled") && !u->trie && !u->no_end && !u->no_run) {
+		err = json_is_string(table) ? sl_unigram_table(u, json_string_value(table), json_string_length(table))
+					    : SL_ERR_DATA;
+		return err ? malformed(r, "normalizer: precompiled_charsmap is no table of SentencePiece") : SL_OK;
+	}
+	if (is_type(n, "Strip") && !flag(n, "strip_left", true) && flag(n, "strip_right", true)) {
+		u->no_end = true;
+		return SL_OK;
+	}
+	u->no_run = is_type(n, "Replace") && (is_text(to, mark) || is_text(to, " ")) &&
+		    is_text(json_object_get(json_object_get(n, "pattern"), "Regex"), " {2,}");
+	return u->no_run ? SL_OK
+			 : unsupported(r, "normalizer", type_of(n),
+				       "Precompiled, Strip on the right, Replace of \" {2,}\" (with Unigram)");
+}
+
 static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 {
 	struct sl_tok_spec *s = r->spec;
 	const json_t *strip = json_object_get(n, "strip_accents");
 
-	if (r->normalized && !absent(n) && (s->kind != SL_TOK_BPE || r->foreign))
+	if (r->normalized && !absent(n) && ((s->kind != SL_TOK_BPE && s->kind != SL_TOK_UNIGRAM) || r->foreign))
 		return unsupported(r, "an added token with", "normalized",
 				   "lstrip, rstrip; if no text spells the token, set it to false");
 	if (s->kind == SL_TOK_MARKED)
 		return read_marks(r, n);
+	if (s->kind == SL_TOK_UNIGRAM)
+		return read_cleaning(r, n);
 	s->nfc = s->kind == SL_TOK_BPE && is_type(n, "NFC");
 	if (s->kind == SL_TOK_BPE)
 		return absent(n) || s->nfc ? SL_OK : unsupported(r, "normalizer", type_of(n), "NFC, null (with BPE)");
@@ -206,6 +281,7 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
  * which finds none. */
 static enum sl_err read_metaspace(struct reader *r, const json_t *p)
 {
+	const bool splits = r->spec->kind == SL_TOK_UNIGRAM;
 	const char *scheme = json_string_value(json_object_get(p, "prepend_scheme"));
 	const json_t *replacement = json_object_get(p, "replacement");
 	const bool never =
@@ -213,9 +289,12 @@ static enum sl_err read_metaspace(struct reader *r, const json_t *p)
 
 	if ((absent(p) || never) && r->replaced)
 		return SL_OK;
-	if (!is_type(p, "Metaspace") || flag(p, "split", true) || (replacement && !is_text(replacement, mark)))
+	if (!is_type(p, "Metaspace") || flag(p, "split", true) != splits ||
+	    (replacement && !is_text(replacement, mark)))
 		return unsupported(r, "pre_tokenizer", type_of(p),
-				   "Metaspace of ▁ that does not split, or null behind a Replace of spaces by it");
+				   splits ? "Metaspace of ▁ that splits, also behind WhitespaceSplit (with Unigram)"
+					  : "Metaspace of ▁ that does not split, or null behind a Replace of spaces "
+					    "by it");
 	if (r->spec->lead == SL_TOK_LEAD_EACH) /* Prepend's mark is there already */
 		return SL_OK;
 	if (!scheme && !flag(p, "add_prefix_space", true)) /* files from before version 0.15 */
@@ -246,6 +325,13 @@ static enum sl_err read_words(struct reader *r, const json_t *list)
 
 static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
 {
+	const json_t *list = json_object_get(p, "pretokenizers");
+
+	if (r->spec->kind == SL_TOK_UNIGRAM) {
+		r->spec->unigram.spaces =
+			json_array_size(list) == 2 && is_type(json_array_get(list, 0), "WhitespaceSplit");
+		return read_metaspace(r, r->spec->unigram.spaces ? json_array_get(list, 1) : p);
+	}
 	if (r->spec->kind == SL_TOK_MARKED)
 		return read_metaspace(r, p);
 	if (r->spec->kind == SL_TOK_WORDPIECE)
@@ -253,7 +339,7 @@ static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
 			       ? SL_OK
 			       : unsupported(r, "pre_tokenizer", type_of(p), "BertPreTokenizer (with WordPiece)");
 	if (is_type(p, "Sequence"))
-		return read_words(r, json_object_get(p, "pretokenizers"));
+		return read_words(r, list);
 	if (!is_type(p, "ByteLevel") || !flag(p, "use_regex", true))
 		return unsupported(r, "pre_tokenizer", type_of(p), "ByteLevel with its own pattern (with BPE)");
 	r->spec->prefix_space = flag(p, "add_prefix_space", true);
@@ -353,25 +439,31 @@ static enum sl_err choose_kind(struct reader *r, const json_t *model)
 {
 	const json_t *type = json_object_get(model, "type");
 	bool bpe = type ? is_type(model, "BPE") : json_object_get(model, "merges") != NULL;
+	const bool unigram = is_type(model, "Unigram");
 
 	if (!json_is_object(model))
 		return malformed(r, "it has no member \"model\"");
-	if (!bpe && (type ? !is_type(model, "WordPiece") : !json_object_get(model, "max_input_chars_per_word")))
-		return unsupported(r, "model", type_of(model), "BPE, WordPiece");
-	r->spec->kind = bpe ? SL_TOK_BPE : SL_TOK_WORDPIECE;
+	if (!bpe && !unigram &&
+	    (type ? !is_type(model, "WordPiece") : !json_object_get(model, "max_input_chars_per_word")))
+		return unsupported(r, "model", type_of(model), "BPE, WordPiece, Unigram");
+	r->spec->kind = bpe ? SL_TOK_BPE : unigram ? SL_TOK_UNIGRAM : SL_TOK_WORDPIECE;
 	return SL_OK;
 }
 
 static enum sl_err read_model(struct reader *r, const json_t *model)
 {
-	return r->spec->kind == SL_TOK_BPE ? read_bpe(r, model) : read_wordpiece(r, model);
+	return r->spec->kind == SL_TOK_BPE       ? read_bpe(r, model)
+	       : r->spec->kind == SL_TOK_UNIGRAM ? read_unigram(r, model)
+						 : read_wordpiece(r, model);
 }
 
 static enum sl_err read_vocab(struct reader *r, const json_t *root, const json_t *model)
 {
 	struct sl_tok_entries list = {0};
 	const char *unk = json_string_value(json_object_get(model, "unk_token"));
-	enum sl_err err = sl_tok_put_object(&list, json_object_get(model, "vocab"), r->file, r->fail);
+	const json_t *vocab = json_object_get(model, "vocab");
+	enum sl_err err = r->spec->kind == SL_TOK_UNIGRAM ? put_pieces(r, vocab, &list)
+							  : sl_tok_put_object(&list, vocab, r->file, r->fail);
 
 	if (!err)
 		err = read_added(r, json_object_get(root, "added_tokens"), &list);

@@ -43,7 +43,8 @@ struct sl_tokenizer_work {
 	struct sl_wordpiece_room wordpiece;
 	struct ids text[2], out;
 	char *spaced; /* a text with a space in front, or with marks */
-	size_t spaced_cap;
+	void *best;   /* ways through a word */
+	size_t spaced_cap, best_cap;
 	char word[SL_TOK_WORD_CHARS_MOST * SL_UTF8_MOST];
 };
 
@@ -75,7 +76,7 @@ enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spe
 	for (int b = 0; b < 256; b++)
 		if (t->begins_added[b + 1] < t->begins_added[b])
 			t->begins_added[b + 1] = t->begins_added[b];
-	if (t->spec.kind != SL_TOK_WORDPIECE) {
+	if (t->spec.kind == SL_TOK_BPE || t->spec.kind == SL_TOK_MARKED) {
 		err = sl_bpe_make(&t->bpe, t->spec.merge, t->spec.n_merge);
 		if (!err)
 			err = sl_pattern_open(&t->pattern, t->spec.words);
@@ -230,6 +231,7 @@ void sl_tokenizer_work_close(struct sl_tokenizer_work *w)
 	free(w->text[1].id);
 	free(w->out.id);
 	free(w->spaced);
+	free(w->best);
 	free(w);
 }
 
@@ -260,6 +262,10 @@ static enum sl_err compute_word(struct sl_tokenizer_work *w, const char *word, s
 
 	if (spec->kind == SL_TOK_WORDPIECE) {
 		n = sl_wordpiece_pieces(spec, word, len, id);
+	} else if (spec->kind == SL_TOK_UNIGRAM) {
+		if (!sl_grow(&w->best, &w->best_cap, sl_unigram_room(len), 1))
+			return SL_ERR_NOMEM;
+		n = sl_unigram_pieces(&spec->unigram, &spec->vocab, spec->unk, word, len, id, w->best);
 	} else if (spec->whole_words && (id[0] = find_word(w, word, len)) >= 0) {
 		n = 1;
 	} else {
@@ -338,6 +344,67 @@ static enum sl_err put_marked(struct sl_tokenizer_work *w, const char *text, siz
 	return err;
 }
 
+/* The beginning of the white space that ends at `end`, not before `start`. */
+static size_t space_before(const char *text, size_t start, size_t end)
+{
+	while (end > start) {
+		size_t at = end - 1, next;
+
+		while (at > start && sl_utf8_continues(text[at]))
+			at--;
+		next = at;
+		if (!sl_is_space(sl_utf8_next(text, &next)))
+			break;
+		end = at;
+	}
+	return end;
+}
+
+static size_t space_behind(const char *text, size_t at, size_t len)
+{
+	for (size_t next = at; at < len; at = next)
+		if (!sl_is_space(sl_utf8_next(text, &next)))
+			break;
+	return at;
+}
+
+/* Encodes a stretch of cleaned text, whose words begin with marks. */
+static enum sl_err put_marked_words(struct sl_tokenizer_work *w, const char *text, size_t len, bool first,
+				    struct ids *to)
+{
+	enum sl_err err = spaced_room(w, sl_marked_most(len)) ? SL_OK : SL_ERR_NOMEM;
+	const size_t n = err ? 0 : sl_marked_text(w->spaced, w->t->spec.lead, first, text, len);
+
+	for (size_t at = 0, end = 0; at < n && !err; at = end) {
+		size_t next = at;
+
+		(void)sl_utf8_next(w->spaced, &next);
+		for (end = next; end < n && sl_utf8_next(w->spaced, &next) != SL_MARK;)
+			end = next;
+		err = put_word(w, w->spaced + at, end - at, to);
+	}
+	return err;
+}
+
+static enum sl_err put_unigram(struct sl_tokenizer_work *w, const char *text, size_t len, bool first, struct ids *to)
+{
+	const struct sl_unigram *u = &w->t->spec.unigram;
+	char *clean = sl_unigram_clean(u, text, &len);
+	enum sl_err err = clean ? SL_OK : SL_ERR_NOMEM;
+
+	len = !err && u->no_end ? space_before(clean, 0, len) : len;
+	for (size_t at = 0, end; !err; at = end) {
+		at = u->spaces ? space_behind(clean, at, len) : at;
+		if (at == len)
+			break;
+		for (end = u->spaces ? at : len; end < len && space_behind(clean, end, len) == end;)
+			(void)sl_utf8_next(clean, &end);
+		err = put_marked_words(w, clean + at, end - at, first && at == 0, to);
+	}
+	free(clean);
+	return err;
+}
+
 static enum sl_err put_bpe(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
 {
 	char *composed = NULL;
@@ -385,31 +452,9 @@ static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size
 		return SL_OK;
 	if (w->t->spec.kind == SL_TOK_MARKED)
 		return put_marked(w, text, len, first, to);
+	if (w->t->spec.kind == SL_TOK_UNIGRAM)
+		return put_unigram(w, text, len, first, to);
 	return w->t->spec.kind == SL_TOK_BPE ? put_bpe(w, text, len, to) : put_wordpiece(w, text, len, to);
-}
-
-/* The beginning of the white space that ends at `end`, not before `start`. */
-static size_t space_before(const char *text, size_t start, size_t end)
-{
-	while (end > start) {
-		size_t at = end - 1, next;
-
-		while (at > start && sl_utf8_continues(text[at]))
-			at--;
-		next = at;
-		if (!sl_is_space(sl_utf8_next(text, &next)))
-			break;
-		end = at;
-	}
-	return end;
-}
-
-static size_t space_behind(const char *text, size_t at, size_t len)
-{
-	for (size_t next = at; at < len; at = next)
-		if (!sl_is_space(sl_utf8_next(text, &next)))
-			break;
-	return at;
 }
 
 /* Finds the first added token in text[start … len), the longest of those that begin there: text[*from … *to). */

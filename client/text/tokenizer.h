@@ -1,6 +1,6 @@
 /* Turns text into token ids, as Hugging Face's tokenizers do: byte-level BPE (GPT-2, RoBERTa), BPE with marks for
- * spaces (Llama 2, see marked.h), and WordPiece (BERT). Special tokens that a text spells out, such as "<mask>", become
- * their ids, as upstream. */
+ * spaces (Llama 2, see marked.h), WordPiece (BERT) and unigram (XLM-R). Special tokens that a text spells out, such as
+ * "<mask>", become their ids, as upstream. */
 #ifndef SL_CLIENT_TEXT_TOKENIZER_H
 #define SL_CLIENT_TEXT_TOKENIZER_H
 

@@ -2,6 +2,7 @@
 
 An idiom that reads or changes all parameters or modules of a network meets these, and is told what it misses."""
 import logging
+import os
 import sys
 
 import torch
@@ -17,9 +18,12 @@ _CHANGED = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "_foreach_clamp_min_"
 _VIEWS = {"detach", "view", "reshape", "flatten", "ravel", "float", "double", "cpu", "cat", "stack"}
 _COPIES = {"clone", "detach", "__deepcopy__", "view", "reshape", "flatten", "ravel", "lerp", "copy_", "cpu", "numpy", "norm", "std", "mean"}
 _INTO = {"add_", "sub_", "mul_", "lerp_", "copy_", "lerp", "_foreach_lerp_", "_foreach_copy_", "_foreach_sub", "sub", "subtract"}
+_TORCH = os.path.dirname(torch.__file__)
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _GRAD, _DATA = torch.Tensor.grad.__get__, torch.Tensor.data.__get__
 _LEARNS = torch.Tensor.requires_grad.__set__
+_SIZES = {torch.Tensor.shape.__get__, torch.Tensor.size}
+_NUMBERS = {torch.Tensor.numel, torch.Tensor.nelement, torch.numel}
 
 
 def _plainly(func, args, kwargs):
@@ -42,11 +46,11 @@ class Mark(torch.Tensor):
 
 class Anchor(nn.Parameter):
     """The parameter. It is 1, and autograd collects a mark of each backward in its gradient. frozen: names of the middle's parameters
-    that were frozen when it was made; alone: called if an optimizer has it, unless it shall."""
+    that were frozen when it was made; counts: numbers that learn; alone: called if an optimizer has it, unless it shall."""
 
     def __new__(cls, frozen=()):
         self = super().__new__(cls, torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.frozen, self.told, self.alone = list(frozen), False, None
+        self.frozen, self.told, self.alone, self.counts = list(frozen), set(), None, 1
         return self
 
     @classmethod
@@ -59,18 +63,26 @@ class Anchor(nn.Parameter):
             first.alone()
         if name in _HOOKS:
             raise errors.usage(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
-        read = first is not None and (name in _COPIES or func == _DATA)
+        asked = first is not None and (func in _NUMBERS or func in _SIZES) and not sys._getframe(1).f_code.co_filename.startswith(_TORCH)
+        if asked and func in _NUMBERS:
+            return first._counted()
+        read = asked or (first is not None and (name in _COPIES or func == _DATA))
         given = next((a for a in args[1:] if isinstance(a, cls)), None) if name in _INTO else None
         if read or given is not None:
             (first if read else given)._tell()
         out = _plainly(func, args, kwargs)
         return torch.Tensor._make_subclass(Mark, out.data) if func == _GRAD and out is not None else out
 
-    def _tell(self):
-        if not self.told:
-            self.told = True
-            _log.warning("parameters() has one number in place of the middle's parameters, which are on the server: what copies, averages or "
-                         "measures parameters() leaves them out; state_dict() has them")
+    def _tell(self, text="parameters() has one number in place of the middle's parameters, which are on the server: what copies, averages or "
+                         "measures parameters() leaves them out; state_dict() has them"):
+        if text not in self.told:
+            self.told.add(text)
+            _log.warning(text)
+
+    def _counted(self):
+        if self.frozen:
+            self._tell("numel() counts what learns in the middle, and leaves out its frozen parameters; state_dict() has all")
+        return self.counts
 
     def watch(self, hook):
         _plainly(torch.Tensor.register_hook, (self, hook), None)

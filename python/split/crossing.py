@@ -28,6 +28,11 @@ def _taken(ctx, remote, call):
     return ys if len(ys) > 1 else ys[0]
 
 
+def _given(ctx, dys):
+    ctx.remote._give(ctx.call, dys)
+    torch.autograd.Variable._execution_engine.queue_callback(ctx.remote._note_ends)  # behind this backward, when all gradients are there
+
+
 class Whole(torch.autograd.Function):
     """A call that waits for its output at once: one autograd node for both halves."""
 
@@ -38,7 +43,7 @@ class Whole(torch.autograd.Function):
     @staticmethod
     @_once
     def backward(ctx, *dys):
-        ctx.remote._give(ctx.call, dys)
+        _given(ctx, dys)
         return _gradients(ctx)
 
 
@@ -67,7 +72,7 @@ class _Wait(torch.autograd.Function):
     @staticmethod
     @_once
     def backward(ctx, *dys):
-        ctx.remote._give(ctx.call, dys)
+        _given(ctx, dys)
         return ctx.sent, None, None
 
 

@@ -255,6 +255,10 @@ class Middle:
         s = self._statistics()
         return {name: getattr(s, name) for name, _ in s._fields_[1:]}
 
+    @property
+    def is_open(self):
+        return bool(self._handle)
+
     def close(self, goodbye=False):
         """goodbye: the server may remove what it has of the session. A call of another thread ends with UsageError."""
         handle, self._handle.value = ctypes.c_void_p(self._handle.value), None  # calls that wait have the same object

@@ -91,6 +91,9 @@ class Groups:
         held[0]["params"].append(anchor)
         self.anchor, self.base = anchor, held[0]
 
+    def others(self):
+        return [p for g in self.optimizer.param_groups for p in g["params"] if p is not self.anchor]
+
     def loaded(self):
         """Whether load_state_dict() of the optimizer was called since this was asked last: it makes new groups."""
         base = self.held()[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import nn
 
-from . import crossing, errors, lora as adapters, network, tracing
+from . import crossing, errors, lora as adapters, network, plain, tracing
 from .anchor import Anchor, Shown
 from .middle import Middle
 from .optimizer import Groups, settings
@@ -113,17 +113,18 @@ class RemoteModule(nn.Module):
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = _shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
         self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _told=set())
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _told=set(), _ends=plain.Ends())
         self._forget()
         me = weakref.ref(self)
         self.anchor.watch(lambda grad: me() and me()._mark(grad))
-        with adapters.undone(module):
+        with plain.bare(module, fetches=resume is None), adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
             self._builder, self._out = network.graph_of(module, shapes, lengths)
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
+            self.anchor.counts = sum(p.numel() for p in module.parameters() if p.requires_grad)
             self.anchor.frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
             self.__dict__["_seen"] = [(n, Shown(m, me)) for n, m in module.named_modules() if n] or [("module", Shown(module, me))]
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
@@ -144,7 +145,9 @@ class RemoteModule(nn.Module):
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
             self._text = self._text_of(self._builder, self._out)
+            self.__dict__["_fresh"] = plain.Fresh(module, me)
             self._begin(resume)
+        plain.watch(module, self._fresh)
         if own:
             self._groups.move(self.anchor)
         else:
@@ -158,10 +161,16 @@ class RemoteModule(nn.Module):
         still = [not learns for learns in self._input_grads]
         return builder.text(out, self._role, () if all(still) else still)
 
+    def _read(self):
+        with plain.bare(self._module):
+            return network.graph_of(self._module, self._shapes, self._lengths)
+
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _kept=resume is not None, _resumed=resume is not None)  # crossed: bytes up to the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _skips=0, _kept=resume is not None, _resumed=resume is not None)  # crossed: bytes up to the last step
+        self._fresh.fetched()
+        self._fresh.stale = resume is not None
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -284,8 +293,8 @@ class RemoteModule(nn.Module):
                                "variance: give more rows in training")
         self._check_module()
         tracing.check_draws(self._builder)
-        if self._versions() != self._fetched or not 0.5 < self.anchor.raw().item() <= 1:  # an optimizer decays it
-            self.__dict__["_fetched"] = self._versions()
+        if self._fresh.versions() != self._fresh.had or not 0.5 < self.anchor.raw().item() <= 1:  # an optimizer decays it
+            self._fresh.had = self._fresh.versions()
             _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                          "RemoteModule sends some")
         graded = next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
@@ -302,9 +311,6 @@ class RemoteModule(nn.Module):
         replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
         if replaced:
             raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
-
-    def _versions(self):
-        return sum(p._version for p in self._state.values())
 
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
@@ -329,9 +335,11 @@ class RemoteModule(nn.Module):
         self._mark(grad)
         had = self.anchor.mark()
         self.anchor.grad = grad if had is None else had + grad
+        self._note_ends()
         return state.loss
 
     def _forget(self):
+        self._ends.forget()
         self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0, _added_up=False)
         self.anchor.raw().fill_(1)
         self.anchor.grad = None
@@ -349,7 +357,7 @@ class RemoteModule(nn.Module):
         before = self.state_dict()
         self._module.apply(fn)
         self._check_module()
-        builder, out = network.graph_of(self._module, self._shapes, self._lengths)
+        builder, out = self._read()
         if self._text_of(builder, out) != self._text:
             raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
         now = self._module.state_dict()
@@ -408,6 +416,9 @@ class RemoteModule(nn.Module):
             self.__dict__["_added_up"] = True
         self._middle.backward(call.number, [None if dy is None else self._pack(_nhwc(dy), call.lengths) for dy in dys])
         call.back = True
+
+    def _note_ends(self):
+        self._ends.note((self._groups and self._groups.others()) or [c.leaf for c in self._open if c.leaf is not None])
 
     @_guarded
     def _input_gradients(self, call):
@@ -478,6 +489,10 @@ class RemoteModule(nn.Module):
         if self._added_up:
             self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
                        "each step")
+        if "ends" not in self._told and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
+            self._tell("ends", "gradients of head and tail alone were made smaller behind backward(), as by PyTorch's clip_grad_norm_, and the middle's "
+                       "were not: split.clip_grad_norm_(parameters, middle, max_norm) clips by the norm of all")
+        self._fresh.stale = True
         self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
         self.__dict__["_resumed"] = False
@@ -488,6 +503,7 @@ class RemoteModule(nn.Module):
     @_guarded
     def drop(self):
         """Drops the open step, which counts as done."""
+        self._fresh.stale = True  # batch statistics have moved
         self._middle.drop()
         self._forget()
 
@@ -510,6 +526,7 @@ class RemoteModule(nn.Module):
         self._check_process()
         self._forget()
         self.__dict__.update(_kept=True, _resumed=True)
+        self._fresh.stale = True
         self._middle.resume(bytes(token.tolist()))
 
     def stats(self):
@@ -533,20 +550,23 @@ class RemoteModule(nn.Module):
             _log.warning("%s", text)
 
     def _fetch(self):
-        with torch.no_grad():
+        with torch.no_grad(), plain.untraced():
             for p in (p for p in self._builder.params if p.constant is None):
                 p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
-        self.__dict__["_fetched"] = self._versions()
+            for key in self._counted:
+                self._state[key].fill_(self.step_number)
+        self._fresh.fetched()
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()
         self._fetch()
         for key, value in self._module.state_dict().items():
-            destination[prefix + key] = torch.tensor(self.step_number) if key in self._counted else value.detach().clone()
+            destination[prefix + key] = value.detach().clone()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         self._check_process()
-        own = self._module.state_dict()
+        with plain.bare(self._module):
+            own = self._module.state_dict()
         given = {k: state_dict[prefix + k] for k in own if prefix + k in state_dict}
         missing_keys += [prefix + k for k in own if k not in given]
         unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix):] not in own]
@@ -564,7 +584,7 @@ class RemoteModule(nn.Module):
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
-            self._builder, self._out = network.graph_of(self._module, self._shapes, self._lengths)
+            self._builder, self._out = self._read()
             self._text = self._text_of(self._builder, self._out)
         self.close(goodbye=not self._kept)
         self._begin()

@@ -558,7 +558,7 @@ static void test_json(void **state)
 		{"BertNormalizer", "NFC", SL_ERR_CONFIG, "normalizer \"NFC\" is not supported"},
 		{"BertPreTokenizer", "Split", SL_ERR_CONFIG, "pre_tokenizer \"Split\" is not supported"},
 		{"TemplateProcessing", "New", SL_ERR_CONFIG, "post_processor \"New\" is not supported"},
-		{"WordPiece", "Unigram", SL_ERR_CONFIG, "model \"Unigram\" is not supported"},
+		{"WordPiece", "WordLevel", SL_ERR_CONFIG, "model \"WordLevel\" is not supported"},
 		{"\"unk_token\": \"[UNK]\"", "\"unk_token\": \"x\"", SL_ERR_DATA,
 		 "model.unk_token is not in the vocabulary"},
 		{"\"unk_token\": \"[UNK]\",", "", SL_ERR_DATA, "a WordPiece model without unk_token"},

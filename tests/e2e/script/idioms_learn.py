@@ -264,6 +264,49 @@ def clip_values_of_the_ends(s):
     s.loop(each=lambda i: s.remote and nn.utils.clip_grad_value_([*s.net.head.parameters(), *s.net.tail.parameters()], 1e6))
 
 
+ENDS_CLIPPED = {"norm": lambda ps: nn.utils.clip_grad_norm_(ps, 1e-3), "norm_inf": lambda ps: nn.utils.clip_grad_norm_(ps, 1e-3, norm_type=math.inf),
+                "value": lambda ps: nn.utils.clip_grad_value_(ps, 1e-4), "by_hand": lambda ps: [p.grad.mul_(0.1) for p in ps],
+                "replaced": lambda ps: [setattr(p, "grad", p.grad * 0.1) for p in ps]}
+
+
+@several("warned", ENDS_CLIPPED, "of head and tail alone")
+def clip_of_the_ends_alone(s, clip):
+    s.make()
+    s.loop(each=lambda i: clip([*s.net.head.parameters(), *s.net.tail.parameters()]))
+
+
+@several("warned", {"head": lambda n: n.head, "tail": lambda n: n.tail}, "of head and tail alone")
+def clip_of_one_end_alone(s, of):
+    s.make()
+    s.loop(each=lambda i: nn.utils.clip_grad_norm_(of(s.net).parameters(), 1e-3))
+
+
+@idiom("warned", "of head and tail alone")
+def clip_of_the_ends_alone_with_a_dict(s):
+    ends = [*s.net.head.parameters(), *s.net.tail.parameters()]
+    s.make(SGD(ends if s.remote else s.net.parameters(), 0.1), optimizer={"lr": 0.1})
+    s.loop(each=lambda i: nn.utils.clip_grad_norm_(ends, 1e-3))
+
+
+@idiom("warned", "of head and tail alone")
+def clip_of_the_ends_alone_with_two_optimizers(s):
+    ends = SGD([*s.net.head.parameters(), *s.net.tail.parameters()], 0.1)
+    s.make(SGD(s.net.mid.parameters(), 0.1))
+    s.loop(each=lambda i: (nn.utils.clip_grad_norm_(ends.param_groups[0]["params"], 1e-3), ends.step()))
+
+
+@idiom("equal")
+def clip_of_the_ends_far(s):
+    s.make()
+    s.loop(each=lambda i: s.remote and nn.utils.clip_grad_norm_([*s.net.head.parameters(), *s.net.tail.parameters()], 1e6))
+
+
+@idiom("equal")
+def backward_of_the_ends_beside(s):
+    s.make()
+    s.loop(each=lambda i: sum((p ** 2).sum() for m in (s.net.head, s.net.tail) for p in m.parameters()).backward())
+
+
 @several("refused", {"clamp": lambda p: p.register_hook(lambda grad: grad.clamp(-1, 1)), "print": lambda p: p.register_hook(lambda grad: None)}, "whose gradients are on the server")
 def hooks_of_gradients(s, hook):
     s.make()

@@ -31,6 +31,154 @@ def parameters_read(s, read):
     s.loop()
 
 
+COUNTS = {"numel": lambda n: sum(p.numel() for p in n.parameters()), "nelement": lambda n: sum(p.nelement() for p in n.parameters()),
+          "function": lambda n: sum(torch.numel(p) for p in n.parameters()), "learning": lambda n: sum(p.numel() for p in n.parameters() if p.requires_grad),
+          "named": lambda n: sum(p.numel() for _, p in n.named_parameters()), "bytes": lambda n: sum(p.numel() * p.element_size() for p in n.parameters()),
+          "of_optimizer": lambda n: n.count()}
+
+
+@several("equal", COUNTS)
+def parameters_counted(s, count):
+    s.make()
+    s.net.count = lambda: sum(p.numel() for group in s.opt.param_groups for p in group["params"])
+    s.see(count(s.net))
+    s.loop(2)
+
+
+@several("warned", {"prod": lambda n: sum(math.prod(p.shape) for p in n.parameters()), "size": lambda n: sum(math.prod(p.size()) for p in n.parameters())},
+         "parameters() has one number")
+def parameters_counted_by_shape(s, count):
+    s.make()
+    s.see(count(s.net))
+
+
+@idiom("warned", "numel() counts what learns")
+def parameters_counted_with_frozen(s):
+    s.net.mid[0].requires_grad_(False)
+    s.make()
+    s.see(sum(p.numel() for p in s.net.parameters()))
+
+
+# ---- the module that RemoteModule was made of
+
+def plainly(f):
+    """The network with the module in place of RemoteModule."""
+    def used(s, mid):
+        ends = nn.Sequential(s.net.head, mid, s.net.tail).eval()
+        with torch.no_grad():
+            s.see(f(ends, DATA[0][0]).double().pow(2).sum())
+        ends.train()
+    return used
+
+
+def saved(thing):
+    f = io.BytesIO()
+    torch.save(thing, f)
+    f.seek(0)
+    return torch.load(f, weights_only=False)
+
+
+def all_of(state):
+    return torch.cat([v.flatten() for v in state.values()])
+
+
+PLAINLY = {"called": lambda n, x: n(x), "layer": lambda n, x: n[1][0](n[0](x)), "state_dict": lambda n, x: all_of(n.state_dict()),
+           "its_state_dict": lambda n, x: all_of(n[1].state_dict()), "saved": lambda n, x: all_of(saved(n.state_dict())), "whole_saved": lambda n, x: saved(n)(x),
+           "deepcopy": lambda n, x: copy.deepcopy(n)(x), "layer_copied": lambda n, x: copy.deepcopy(n[1][0]).weight, "traced": lambda n, x: torch.jit.trace(n, x)(x)}
+
+
+@several("equal", PLAINLY)
+def plain_module(s, use):
+    plain_module_(s, use)
+
+
+def plain_module_(s, use):
+    mid = s.net.mid
+    s.make()
+    for _ in range(2):
+        s.loop(3)
+        plainly(use)(s, mid)
+
+
+@several("equal", {k: PLAINLY[k] for k in ("called", "state_dict", "deepcopy")}, layers="norm")
+def plain_module_of_a_norm(s, use):
+    plain_module_(s, use)
+
+
+@idiom("equal")
+def plain_module_made_remote_again(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(3)
+    old, s.net.mid = s.net.mid, mid
+    s.make(SGD(s.net.parameters(), 0.1))
+    if s.remote:
+        old.close(True)
+    s.loop(3)
+
+
+@idiom("refused", "is open")
+def plain_module_between_backward_and_step(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(each=lambda i: plainly(PLAINLY["called"])(s, mid))
+
+
+@several("equal", {k: PLAINLY[k] for k in ("called", "state_dict", "saved")})
+def plain_module_of_a_script(s, use):
+    s.net.mid = torch.jit.script(s.net.mid)
+    plain_module_(s, use)
+
+
+@idiom("warned", "is gone")
+def plain_module_of_a_remote_that_is_gone(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    s.net.mid = mid
+    s.see(mid(torch.ones(1, 16)).sum())
+
+
+@idiom("warned", "before close()")
+def plain_module_made_remote_behind_close(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    old, s.net.mid = s.net.mid, mid
+    if s.remote:
+        old.close(True)
+    s.make(SGD(s.net.parameters(), 0.1))
+    s.loop(2)
+
+
+@idiom("refused", "copy.deepcopy")
+def plain_module_scripted(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    torch.jit.script(mid)
+
+
+@several("refused", {"called": lambda m, x: m(x), "state_dict": lambda m, x: m.state_dict(), "deepcopy": lambda m, x: copy.deepcopy(m)}, "before close()")
+def plain_module_behind_close(s, use):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    s.net.mid.close()
+    use(mid, torch.zeros(8, 16))
+
+
+@idiom("equal")
+def plain_module_with_weights_of_the_script(s):
+    mid = s.net.mid
+    s.make()
+    s.loop(2)
+    mid.load_state_dict({k: torch.zeros_like(v) for k, v in mid.state_dict().items()})
+    s.see(mid(torch.ones(1, 16)).abs().sum())
+    s.net.mid = mid
+    s.see(mid(torch.ones(1, 16)).abs().sum())
+
+
 @idiom("equal")
 def average_of_state_dict(s):
     s.make()
