@@ -363,16 +363,6 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	return leave_evaluation(run, fail);
 }
 
-enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
-			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
-			       struct sl_fail *fail)
-{
-	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
-
-	r->certain = r->certain && err;
-	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
-}
-
 _Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");
 
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
@@ -462,6 +452,31 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	r->run = run;
 	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, step) && all_have(r, step), quiet);
 	return SL_OK;
+}
+
+/* All went on from a checkpoint that fell due, and this side lost its link before it wrote its own file: another member
+ * that dies before the next one is on its disk has no other to go back to. */
+static void keep_common(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, uint64_t step)
+{
+	struct sl_fail why;
+
+	if (!r->dir[0] || !sl_remote_session(remote)->common || step <= sl_archive_newest(r->archive) ||
+	    !is_due(r, step, false) || step != sl_training_held(run) || sl_archive_busy(r->archive))
+		return;
+	if (begin_write(r, remote, run, false, &why))
+		sl_archive_miss(r->archive, step, &why);
+}
+
+enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
+			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
+			       struct sl_fail *fail)
+{
+	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
+
+	r->certain = r->certain && err;
+	if (!err)
+		keep_common(r, remote, run, next_step);
+	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
 }
 
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead)
