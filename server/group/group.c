@@ -143,6 +143,7 @@ static void opens(struct sl_group *g)
 		s->ends_at = g->trunk.r.seat[k].ends_at;
 		s->missed = sl_group_log_missed(&g->log, k);
 	}
+	g->run = g->trunk.keep.run;
 	sl_trunk_opens(&g->t, g->trunk.r.done);
 	g->t.stored = g->trunk.r.complete;
 	g->pass.on = false;

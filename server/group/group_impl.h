@@ -161,6 +161,7 @@ struct sl_group {
 	struct sl_trunk_table t;        /* the loop's; t.step is a copy of trunk.r.done */
 	uint64_t round;                 /* steps of a round; 1 in the other modes */
 	uint64_t branch;   /* random number that names its states from here on, until all go back (WIRE.md) */
+	uint64_t run;      /* the loop's copy of trunk.keep.run */
 	uint64_t due;      /* the step whose checkpoint lacks head and tail; 0: none */
 	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
 	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
