@@ -292,18 +292,26 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 }
 
 /* Warns of steps that are lost, and says why. */
-static void warn_back(const struct sl_recover *r, uint64_t next_step, bool common)
+static void warn_back(const struct sl_recover *r, const struct sl_session *s, uint64_t next_step)
 {
+	const bool given = sl_session_has_ends(s); /* the group's state, so that none of this side's counts */
 	uint64_t held = sl_archive_newest(r->archive);
 
 	if (r->has_live && r->live.step > held)
 		held = r->live.step;
-	if (next_step < held)
+	next_step = given ? s->next_step : next_step;
+	if (next_step < held && given)
+		sl_log(SL_LOG_WARN, "steps-lost",
+		       "this side has the checkpoint of step %" PRIu64 ", and the group goes on from step %" PRIu64
+		       ", the newest that the server's store has: the steps between them are run again. If that store "
+		       "is an older copy, stop the group and put the newer one back",
+		       held, next_step);
+	else if (next_step < held)
 		sl_log(SL_LOG_WARN, "steps-lost",
 		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
 		       ": the steps between them are run again%s",
 		       held, next_step,
-		       common      ? ", since another member of the group holds no later one"
+		       s->common   ? ", since another member of the group, or the server, holds no later one"
 		       : next_step ? ""
 				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
 }
@@ -345,7 +353,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		*how = SL_RESTORED_SAME;
 	} else {
 		*how = SL_RESTORED_BACK;
-		warn_back(r, next_step, sl_remote_session(remote)->common);
+		warn_back(r, sl_remote_session(remote), next_step);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		/* without checkpoints the model would pass for that of a run that is done, and the others wait */

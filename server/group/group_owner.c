@@ -72,8 +72,9 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client: "
-			  "--resume goes on with that run's log.dir, and this client needs another number",
-			  k, g->name);
+			  "--resume goes on with that run's log.dir%s, and another client needs another number",
+			  k, g->name,
+			  sl_trunk_needs_all(&g->t) ? "; if it is lost, all members begin anew with --fresh" : "");
 }
 
 void sl_group_list_read(struct sl_group_list *gs,
