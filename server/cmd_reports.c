@@ -13,7 +13,8 @@
 static const char *const usage[] = {
 	"splits reports CONFIG GROUP [--json] [--set KEY=VALUE]…",
 	"Prints what the members of a group have reported of their last evaluations (share.report), from the store of "
-	"this config: a row for each member of the group's newest run, and one for all. There loss and accuracy are weighted by samples, which "
+	"this config: a row for each member of the group's newest run, and one for all. There loss and accuracy are "
+	"weighted by samples, which "
 	"is "
 	"what one evaluation of all samples would give. Other metrics are printed by member alone, since those of "
 	"several members have no common mean.",

@@ -347,7 +347,8 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 			continue;
 		if (strcmp(keys[i].path, "share.seal") == 0 || strcmp(keys[i].path, "share.dealt") == 0) /* hashes */
 			return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s",
-					  strcmp(then, "0") ? "another one" : "none", strcmp(now, "0") ? "this one" : "none");
+					  strcmp(then, "0") ? "another one" : "none",
+					  strcmp(now, "0") ? "this one" : "none");
 		return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s", then, now);
 	}
 	return SL_OK;

@@ -389,9 +389,8 @@ void sl_group_say_short(struct sl_group *g)
 		sl_log_limited(SL_LOG_WARN, "group-owes",
 			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
 			       " of %" PRIu64 " steps so far, and share.least is %g",
-			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
-			       since(g, owed, text), g->t.step - g->t.seat[owed].missed, g->t.step,
-			       g->t.least);
+			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come", since(g, owed, text),
+			       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
 	else if (here >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "

@@ -133,8 +133,9 @@ static void come(struct sl_group *g)
 			&g->fail, "share.member", SL_ERR_MISMATCH,
 			"member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0], g->name,
 			record->state == SL_SEAT_DONE ? "has done its run, and this member, too"
-			: g->trunk.r.done ? "has no checkpoint that it holds, too: let all members begin anew with --fresh"
-					  : "begins anew: this member can begin anew with --fresh");
+			: g->trunk.r.done
+				? "has no checkpoint that it holds, too: let all members begin anew with --fresh"
+				: "begins anew: this member can begin anew with --fresh");
 	else
 		come_anew(g, held);
 	if (!g->err && g->came != SL_COME_LATER && g->came != SL_COME_BACK) {
