@@ -291,31 +291,6 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	return err ? err : install_state(r, remote, s, fail);
 }
 
-/* Warns of steps that are lost, and says why. */
-static void warn_back(const struct sl_recover *r, const struct sl_session *s, uint64_t next_step)
-{
-	const bool given = sl_session_has_ends(s); /* the group's state, so that none of this side's counts */
-	uint64_t held = sl_archive_newest(r->archive);
-
-	if (r->has_live && r->live.step > held)
-		held = r->live.step;
-	next_step = given ? s->next_step : next_step;
-	if (next_step < held && given)
-		sl_log(SL_LOG_WARN, "steps-lost",
-		       "this side has the checkpoint of step %" PRIu64 ", and the group goes on from step %" PRIu64
-		       ", the newest that the server's store has: the steps between them are run again. If that store "
-		       "is an older copy, stop the group and put the newer one back",
-		       held, next_step);
-	else if (next_step < held)
-		sl_log(SL_LOG_WARN, "steps-lost",
-		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
-		       ": the steps between them are run again%s",
-		       held, next_step,
-		       s->common   ? ", since another member of the group, or the server, holds no later one"
-		       : next_step ? ""
-				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
-}
-
 /* The other party of a vertical group may have lost the evaluation after this step; a pass needs both: repeats it. */
 static enum sl_err leave_evaluation(struct sl_training *run, struct sl_fail *fail)
 {
@@ -330,7 +305,8 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 {
 	const struct sl_client_state *held = NULL;
 	const bool sure = sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0];
-	uint64_t epoch = sl_remote_session(remote)->epoch;
+	const bool given = sl_session_has_ends(sl_remote_session(remote));
+	uint64_t epoch = sl_remote_session(remote)->epoch, newest = sl_archive_newest(r->archive);
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
 	r->past = r->past ? r->past : LINK_MADE;
@@ -353,7 +329,9 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		*how = SL_RESTORED_SAME;
 	} else {
 		*how = SL_RESTORED_BACK;
-		warn_back(r, sl_remote_session(remote), next_step);
+		sl_archive_say_lost(r->has_live && r->live.step > newest ? r->live.step : newest,
+				    given ? sl_remote_session(remote)->next_step : next_step, given,
+				    sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		/* without checkpoints the model would pass for that of a run that is done, and the others wait */
@@ -468,10 +446,9 @@ static void keep_common(struct sl_recover *r, struct sl_remote *remote, const st
 {
 	struct sl_fail why;
 
-	if (!r->dir[0] || !sl_remote_session(remote)->common || step <= sl_archive_newest(r->archive) ||
-	    !is_due(r, step, false) || step != sl_training_held(run) || sl_archive_busy(r->archive))
-		return;
-	if (begin_write(r, remote, run, false, &why))
+	if (r->dir[0] && sl_remote_session(remote)->common && step > sl_archive_newest(r->archive) &&
+	    is_due(r, step, false) && step == sl_training_held(run) && !sl_archive_busy(r->archive) &&
+	    begin_write(r, remote, run, false, &why))
 		sl_archive_miss(r->archive, step, &why);
 }
 
