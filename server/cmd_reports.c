@@ -13,61 +13,68 @@
 static const char *const usage[] = {
 	"splits reports CONFIG GROUP [--json] [--set KEY=VALUE]…",
 	"Prints what the members of a group have reported of their last evaluations (share.report), from the store of "
-	"this config: a row for each member, and one for all. There loss and accuracy are weighted by samples, which "
+	"this config: a row for each member of the group's newest run, and one for all. There loss and accuracy are "
+	"weighted by samples, which "
 	"is "
 	"what one evaluation of all samples would give. Other metrics are printed by member alone, since those of "
 	"several members have no common mean.",
 	NULL,
 };
 
+enum { RUN_TEXT = 33 };
+
 struct all {
 	double samples, loss, lost, correct, judged; /* lost, judged: samples with a loss; with an accuracy */
 };
 
-/* Puts a report in the place of an earlier one of this member, or among the others by number. */
-static void put(json_t *last, json_int_t k, json_t *report, json_t *time)
+/* Puts a report in the place of an earlier one of this member. Members that have not reported have nulls. */
+static void put(json_t *last, size_t k, size_t members, json_t *report, json_t *time)
 {
-	size_t i = 0;
-
-	json_object_set_new(report, "member", json_integer(k));
+	while (json_array_size(last) <= k || json_array_size(last) < members)
+		json_array_append_new(last, json_pack("{sIsnsnsnsns{}sn}", "member", (json_int_t)json_array_size(last),
+						      "step", "samples", "loss", "correct", "scores", "time"));
+	json_object_set_new(report, "member", json_integer((json_int_t)k));
 	json_object_set(report, "time", time);
-	while (i < json_array_size(last) && json_integer_value(json_object_get(json_array_get(last, i), "member")) < k)
-		i++;
-	if (i < json_array_size(last) && json_integer_value(json_object_get(json_array_get(last, i), "member")) == k)
-		json_array_set(last, i, report);
-	else
-		json_array_insert(last, i, report);
+	json_array_set(last, k, report);
 }
 
-/* The last report of each member, by number. NULL: there is no file. */
-static json_t *read_reports(const char *path, struct sl_fail *fail)
+/* By name of run, with the newest one last: the last report of each member, by number. NULL: there is no file. */
+static json_t *read_reports(const char *path, char newest[RUN_TEXT], struct sl_fail *fail)
 {
 	FILE *f = fopen(path, "r");
-	json_t *last = json_array();
+	json_t *runs = json_object();
 	char *line = NULL;
 	size_t cap = 0;
 
 	if (!f) {
 		(void)sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
-		json_decref(last);
+		json_decref(runs);
 		return NULL;
 	}
+	newest[0] = '\0';
 	while (getline(&line, &cap, f) > 0) {
 		json_t *one = json_loads(line, 0, NULL);
-		const char *text = json_string_value(json_object_get(one, "report"));
+		const char *text = json_string_value(json_object_get(one, "report")),
+			   *run = json_string_value(json_object_get(one, "run"));
 		json_t *report = json_loads(text ? text : "", 0, NULL);
-		const json_int_t k = json_integer_value(json_object_get(one, "member"));
+		const json_int_t k = json_integer_value(json_object_get(one, "member")),
+				 n = json_integer_value(json_object_get(one, "members"));
 
-		if (!report || !json_is_integer(json_object_get(one, "member")) || k < 0 || k >= SL_CONF_SHARE_CLIENTS)
+		if (!report || !json_is_integer(json_object_get(one, "member")) || k < 0 ||
+		    k >= SL_CONF_SHARE_CLIENTS || n < 0 || n > SL_CONF_SHARE_CLIENTS) {
 			sl_log(SL_LOG_WARN, "report-unread", "%s: a line is no report: it is left out", path);
-		else
-			put(last, k, report, json_object_get(one, "time"));
+		} else {
+			snprintf(newest, RUN_TEXT, "%s", run ? run : ""); /* a line of an earlier version has none */
+			if (!json_object_get(runs, newest))
+				json_object_set_new(runs, newest, json_array());
+			put(json_object_get(runs, newest), (size_t)k, (size_t)n, report, json_object_get(one, "time"));
+		}
 		json_decref(report);
 		json_decref(one);
 	}
 	free(line);
 	fclose(f);
-	return last;
+	return runs;
 }
 
 static void add(struct all *all, const json_t *report)
@@ -75,6 +82,8 @@ static void add(struct all *all, const json_t *report)
 	const double n = sl_json_number(report, "samples"), loss = sl_json_number(report, "loss"),
 		     correct = sl_json_number(report, "correct");
 
+	if (isnan(n))
+		return;
 	all->samples += n;
 	all->lost += isnan(loss) ? 0 : n;
 	all->loss += isnan(loss) ? 0 : n * loss;
@@ -106,18 +115,27 @@ static void print_row(const json_t *report, const char *who, const char *step)
 	putchar('\n');
 }
 
-static void print_table(const json_t *members, const json_t *all)
+static void print_table(const json_t *members, const json_t *all, size_t earlier)
 {
+	const json_t *one;
+	size_t k;
+
 	printf("member   step     samples   loss       accuracy\n");
-	for (size_t i = 0; i < json_array_size(members); i++) {
-		const json_t *one = json_array_get(members, i);
+	json_array_foreach(members, k, one)
+	{
 		char who[24], step[24];
 
-		snprintf(who, sizeof who, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(one, "member")));
+		snprintf(who, sizeof who, "%zu", k);
 		snprintf(step, sizeof step, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(one, "step")));
-		print_row(one, who, step);
+		if (json_is_null(json_object_get(one, "step")))
+			printf("%-8zu %-8s %-9s %-10s %-10s no report\n", k, "-", "-", "-", "-");
+		else
+			print_row(one, who, step);
 	}
 	print_row(all, "all", "-");
+	if (earlier)
+		printf("this is the newest run; the file has %zu earlier run%s of this group\n", earlier,
+		       sl_plural((long long)earlier));
 }
 
 static json_t *sum_up(const json_t *members)
@@ -133,22 +151,28 @@ static json_t *sum_up(const json_t *members)
 static enum sl_err show(const struct sl_conf_server *conf, const char *group, bool json, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
-	json_t *members, *all;
+	char newest[RUN_TEXT];
+	json_t *runs, *members, *all;
+	size_t earlier;
 
 	if (!conf->store[0])
 		return sl_fail_set(fail, SL_ERR_CONFIG, "store: this config has none, so there are no reports");
 	if (strchr(group, '/') || snprintf(path, sizeof path, "%s/%s.reports.jsonl", conf->store, group) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_USAGE, "reports: '%.40s' is no group's name", group);
-	members = read_reports(path, fail);
-	if (!members)
+	runs = read_reports(path, newest, fail);
+	if (!runs)
 		return SL_ERR_NOINPUT;
+	members = json_object_get(runs, newest);
+	earlier = json_object_size(runs) - (members != NULL);
 	all = sum_up(members);
 	if (json)
-		sl_json_print(json_pack("{sisssOsO}", "schema", 1, "group", group, "members", members, "all", all), 0,
-			      stdout);
+		sl_json_print(json_pack("{sisssssIsosO}", "schema", 1, "group", group, "run", newest, "earlier_runs",
+					(json_int_t)earlier, "members", members ? json_incref(members) : json_array(),
+					"all", all),
+			      0, stdout);
 	else
-		print_table(members, all);
-	json_decref(members);
+		print_table(members, all, earlier);
+	json_decref(runs);
 	json_decref(all);
 	return SL_OK;
 }

@@ -90,6 +90,24 @@ void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *
 	sl_checkpoint_missed(&a->status, step, why);
 }
 
+void sl_archive_say_lost(uint64_t held, uint64_t next_step, bool given, bool common)
+{
+	if (next_step < held && given)
+		sl_log(SL_LOG_WARN, "steps-lost",
+		       "this side has the checkpoint of step %" PRIu64 ", and the group goes on from step %" PRIu64
+		       ", the newest that the server's store has: the steps between them are run again. If that store "
+		       "is an older copy, stop the group and put the newer one back",
+		       held, next_step);
+	else if (next_step < held)
+		sl_log(SL_LOG_WARN, "steps-lost",
+		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
+		       ": the steps between them are run again%s",
+		       held, next_step,
+		       common      ? ", since another member of the group, or the server, holds no later one"
+		       : next_step ? ""
+				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
+}
+
 static void run_write(struct sl_job *job)
 {
 	struct sl_archive *a = archive_of(job);

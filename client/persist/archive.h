@@ -62,6 +62,9 @@ bool sl_archive_begins_anew(const struct sl_archive *a);
 enum sl_err sl_archive_result(const struct sl_archive *a, struct sl_fail *fail) SL_MUST_CHECK;
 /* Records that the state after `step` has no file and will have none. */
 void sl_archive_miss(struct sl_archive *a, uint64_t step, const struct sl_fail *why);
+/* Warns where steps from next_step to `held`, which this side could go on from, are run again. given: it got the
+ * group's state; common: all of a group go on from there. */
+void sl_archive_say_lost(uint64_t held, uint64_t next_step, bool given, bool common);
 
 uint64_t sl_archive_busy_ms(const struct sl_archive *a); /* how long the write under way has taken; 0: there is none */
 /* Waits for that write. False: it takes longer than watchdog_s; sl_archive_close would wait for it without limit. */

@@ -291,23 +291,6 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	return err ? err : install_state(r, remote, s, fail);
 }
 
-/* Warns of steps that are lost, and says why. */
-static void warn_back(const struct sl_recover *r, uint64_t next_step, bool common)
-{
-	uint64_t held = sl_archive_newest(r->archive);
-
-	if (r->has_live && r->live.step > held)
-		held = r->live.step;
-	if (next_step < held)
-		sl_log(SL_LOG_WARN, "steps-lost",
-		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
-		       ": the steps between them are run again%s",
-		       held, next_step,
-		       common      ? ", since another member of the group holds no later one"
-		       : next_step ? ""
-				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
-}
-
 /* The other party of a vertical group may have lost the evaluation after this step; a pass needs both: repeats it. */
 static enum sl_err leave_evaluation(struct sl_training *run, struct sl_fail *fail)
 {
@@ -322,7 +305,8 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 {
 	const struct sl_client_state *held = NULL;
 	const bool sure = sl_remote_session(remote)->common || r->setup->conf->agreed.share.group[0];
-	uint64_t epoch = sl_remote_session(remote)->epoch;
+	const bool given = sl_session_has_ends(sl_remote_session(remote));
+	uint64_t epoch = sl_remote_session(remote)->epoch, newest = sl_archive_newest(r->archive);
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
 	r->past = r->past ? r->past : LINK_MADE;
@@ -345,7 +329,9 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		*how = SL_RESTORED_SAME;
 	} else {
 		*how = SL_RESTORED_BACK;
-		warn_back(r, next_step, sl_remote_session(remote)->common);
+		sl_archive_say_lost(r->has_live && r->live.step > newest ? r->live.step : newest,
+				    given ? sl_remote_session(remote)->next_step : next_step, given,
+				    sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link has the initial weights */
 		/* without checkpoints the model would pass for that of a run that is done, and the others wait */
@@ -361,16 +347,6 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 		return err;
 	*how = SL_RESTORED_BACK;
 	return leave_evaluation(run, fail);
-}
-
-enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
-			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
-			       struct sl_fail *fail)
-{
-	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
-
-	r->certain = r->certain && err;
-	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
 }
 
 _Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");
@@ -462,6 +438,30 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	r->run = run;
 	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, step) && all_have(r, step), quiet);
 	return SL_OK;
+}
+
+/* All went on from a checkpoint that fell due, and this side lost its link before it wrote its own file: another member
+ * that dies before the next one is on its disk has no other to go back to. */
+static void keep_common(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, uint64_t step)
+{
+	struct sl_fail why;
+
+	if (r->dir[0] && sl_remote_session(remote)->common && step > sl_archive_newest(r->archive) &&
+	    is_due(r, step, false) && step == sl_training_held(run) && !sl_archive_busy(r->archive) &&
+	    begin_write(r, remote, run, false, &why))
+		sl_archive_miss(r->archive, step, &why);
+}
+
+enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
+			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
+			       struct sl_fail *fail)
+{
+	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
+
+	r->certain = r->certain && err;
+	if (!err)
+		keep_common(r, remote, run, next_step);
+	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
 }
 
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead)

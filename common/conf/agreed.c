@@ -325,6 +325,7 @@ static const char *key_of_config(const char *path)
 {
 	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
 	       : strcmp(path, "share.seal") == 0           ? "share.secret"
+	       : strcmp(path, "share.dealt") == 0          ? "share.batches"
 	       : strncmp(path, "group.", 6) == 0           ? "train.groups"
 	       : strncmp(path, "cross.", 6) == 0           ? "train.freeze"
 							   : path;
@@ -342,9 +343,13 @@ enum sl_err sl_agreed_same(const char *was, size_t was_len, const struct sl_agre
 
 		value_text(&keys[i], &old, then);
 		value_text(&keys[i], is, now);
-		if (strcmp(then, now) != 0 && class_of[i] != DERIVED && !sl_agreed_is_idle(is, keys[i].path))
-			return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s", then,
-					  now);
+		if (strcmp(then, now) == 0 || class_of[i] == DERIVED || sl_agreed_is_idle(is, keys[i].path))
+			continue;
+		if (strcmp(keys[i].path, "share.seal") == 0 || strcmp(keys[i].path, "share.dealt") == 0) /* hashes */
+			return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s",
+					  strcmp(then, "0") ? "another one" : "none",
+					  strcmp(now, "0") ? "this one" : "none");
+		return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH, "was %s, is %s", then, now);
 	}
 	return SL_OK;
 }

@@ -10,7 +10,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "listen", listen, sl_conf_check_listen, "tcp://127.0.0.1:5570", "address to listen on; without auth it must be on loopback; port 0: any free port"),
 	SL_STRING(T, "store", store, NULL, "", "folder for uploaded weights and the states of sessions; empty: nothing is kept, and no run can resume"),
 	SL_INT64(T, "store_ttl_s", store_ttl_s, 0, 1e10, "2592000", "seconds; 0: for ever", "the store removes files that nobody used for this long"),
-	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes in the store; 0: half of the sum of its size and its file system's free space at the start"),
+	SL_BYTES(T, "store_bytes", store_bytes, 0, 0x1p50, "0", "most bytes in the store; 0: half of the sum of its size and its file system's free space, which is measured again before each write: the limit grows with it"),
 	SL_BYTES(T, "store_bytes_per_key", store_bytes_per_key, 0, 0x1p50, "0", "most bytes in the store for one client's key; 0: half of store_bytes"),
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
 	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, on a CPU, to save memory; no bit changes; auto: where memory would not suffice"),

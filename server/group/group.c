@@ -53,6 +53,8 @@ static void welcome(struct sl_group *g, int k)
 
 	come_again(g); /* does not free the group: the job under way has a reference */
 	p->got = g->gift == GIFT_WHOLE ? g->gift_from : FROM_NOBODY;
+	p->role = p->m->agreement.agreed.share.role;
+	p->sends = p->m->agreement.agreed.share.sends;
 	sl_trunk_welcome(&g->t, k, begin);
 	sl_group_clock_welcomed(g, k);
 	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* in serial they are known before step 0 */
@@ -141,6 +143,7 @@ static void opens(struct sl_group *g)
 		s->ends_at = g->trunk.r.seat[k].ends_at;
 		s->missed = sl_group_log_missed(&g->log, k);
 	}
+	g->run = g->trunk.keep.run;
 	sl_trunk_opens(&g->t, g->trunk.r.done);
 	g->t.stored = g->trunk.r.complete;
 	g->pass.on = false;
@@ -158,8 +161,12 @@ static void opens(struct sl_group *g)
 /* The checkpoint that was chosen has the turns of members that are not here. */
 static bool knows_turns(struct sl_group *g, struct sl_fail *why)
 {
-	for (int k = 0; k < g->n; k++)
-		g->turns.count[k] = g->seat[k].turns;
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_middle *m = g->member[k].m;
+
+		if (!m || sl_group_is_strangers(g, k, m))
+			g->turns.count[k] = g->seat[k].turns;
+	}
 	return sl_group_turns_fit(g, why);
 }
 
@@ -333,6 +340,8 @@ static void job_done(struct sl_job *job)
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
 	g->shown = g->trunk.kept;
+	if (g->what == GROUP_CHOOSE || g->what == GROUP_REJOIN)
+		sl_group_hear_owners(g);
 	if (g->what == GROUP_CHOOSE)
 		chosen(g);
 	else if (g->what == GROUP_REJOIN)

@@ -118,13 +118,13 @@ static bool is_missed(const struct sl_group *g, int k)
 }
 
 /* Of a member that was here, and was not refused since. */
-static const char *since(const struct sl_group_member *p, char out[48])
+static const char *since(const struct sl_group *g, int k, char out[48])
 {
-	const time_t away = (time_t)p->away_s;
+	const time_t away = (time_t)g->member[k].away_s;
 	struct tm tm;
 
 	out[0] = '\0';
-	if (away && !p->refused[0])
+	if (away && !sl_group_was_refused(g, k)[0])
 		strftime(out, 48, " (since %Y-%m-%d %H:%M UTC)", gmtime_r(&away, &tm));
 	return out;
 }
@@ -139,7 +139,8 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 	out[0] = '\0';
 	for (int k = g->first; k < g->end && at + 1 < size; k++) {
 		const struct sl_group_member *p = &g->member[k];
-		const bool was_refused = p->refused[0] != '\0';
+		const char *why = sl_group_was_refused(g, k);
+		const bool was_refused = why[0] != '\0';
 		const bool is_done = g->t.seat[k].state == SL_SEAT_DONE && !g->t.open;
 		char text[48];
 		int n;
@@ -148,7 +149,7 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
-			     p->refused, was_refused ? ")" : "", since(p, text));
+			     why, was_refused ? ")" : "", since(g, k, text));
 		at += (size_t)n;
 	}
 	return refused;
@@ -388,9 +389,8 @@ void sl_group_say_short(struct sl_group *g)
 		sl_log_limited(SL_LOG_WARN, "group-owes",
 			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
 			       " of %" PRIu64 " steps so far, and share.least is %g",
-			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come",
-			       since(&g->member[owed], text), g->t.step - g->t.seat[owed].missed, g->t.step,
-			       g->t.least);
+			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come", since(g, owed, text),
+			       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
 	else if (here >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "

@@ -364,6 +364,7 @@ static void begin_from(struct sl_group *g, uint64_t step)
 	r->complete = !sl_group_gives(g) || g->ends->state_of == step ? step : complete_below(g, step);
 	g->has_weights = g->has_weights || step;
 	sl_group_log_cut(&g->log, step);
+	g->trunk.keep.run = step ? g->trunk.keep.run : g->branch;
 	for (int k = 0; k < g->n; k++) {
 		if (!step) { /* another run, or the first one */
 			r->seat[k].state = SL_SEAT_NEVER;

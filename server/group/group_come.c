@@ -122,13 +122,20 @@ static void come(struct sl_group *g)
 	else if (sl_trunk_needs_all(&g->t) && (!record->foreign || sl_hello_is_new(h)) &&
 		 sl_records_can_go_back(&g->trunk.r, g->which))
 		g->came = SL_COME_BACK;
+	else if (needs_its_files(g, held) && record->state != SL_SEAT_DONE && h->held[0] > g->trunk.r.done)
+		g->err = sl_fail_set(&g->fail, SL_ERR_MISMATCH,
+				     "member %d of group %s has the checkpoint of step %" PRIu64
+				     ", and the newest one in the server's store is of step %" PRIu64
+				     ": put the newer store back, or let all members begin anew with --fresh",
+				     g->which, g->name, h->held[0], g->trunk.r.done);
 	else if ((!g->trunk.r.done && !sl_hello_holds(h, 0)) || needs_its_files(g, held))
 		g->err = sl_fail_at(
 			&g->fail, "share.member", SL_ERR_MISMATCH,
 			"member %d goes on from step %" PRIu64 ", and group %s %s", g->which, h->held[0], g->name,
 			record->state == SL_SEAT_DONE ? "has done its run, and this member, too"
-			: g->trunk.r.done ? "has no checkpoint that it holds, too: is the server's store an older one?"
-					  : "begins anew: this member can begin anew with --fresh");
+			: g->trunk.r.done
+				? "has no checkpoint that it holds, too: let all members begin anew with --fresh"
+				: "begins anew: this member can begin anew with --fresh");
 	else
 		come_anew(g, held);
 	if (!g->err && g->came != SL_COME_LATER && g->came != SL_COME_BACK) {

@@ -126,6 +126,8 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	struct sl_group *g = gs->first;
 	struct sl_group_member *p;
 	enum sl_err err;
+	bool strange;
+	int rates;
 
 	while (g && strcmp(g->name, a->share.group) != 0)
 		g = g->next;
@@ -151,19 +153,25 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		err = sl_group_check_taken(g, p->m, m, fail);
 	if (err)
 		return err;
-	if (g)
+	rates = g ? g->agreed.share.rates : 0;
+	strange = p && sl_group_is_strangers(g, a->share.member, m);
+	if (g && !strange)
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (!err && g->t.whole)
 		err = sl_parties_fit(g, a, fail);
+	if (err && g)
+		g->agreed.share.rates = rates;
 	if (err && g && a->share.member < g->n)
-		snprintf(g->member[a->share.member].refused, sizeof g->member[0].refused, "%.199s", fail->text);
+		sl_group_note_refused(g, a->share.member, m, fail->text);
 	if (err)
 		return err;
 	p = &g->member[a->share.member];
+	if (!strange) {
+		p->role = a->share.role;
+		p->sends = a->share.sends;
+	}
 	p->entered++;
-	p->role = a->share.role;
-	p->sends = a->share.sends;
 	g->refs++;
 	m->group = g;
 	m->seat = gs->seat;

@@ -18,6 +18,12 @@ enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG, 
 /* Whose head and tail a member that comes has got. */
 enum { FROM_NOBODY, FROM_STORE, FROM_MEMBER /* and its number */ };
 
+/* A client as it has proven to be. */
+struct sl_group_client {
+	uint8_t session[SL_SESSION_BYTES]; /* its run; zeros: nobody */
+	struct sl_key key;                 /* zeros: there was no auth */
+};
+
 /* What the loop knows of a member, besides its seat in the table. */
 struct sl_group_member {
 	struct sl_middle *m;          /* its session; NULL: none */
@@ -36,7 +42,9 @@ struct sl_group_member {
 	int64_t away_s;    /* when its last link ended; 0: it has had none since this server knows the group */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
-	char refused[200]; /* why the last client that asked for the seat may not join; "": it was not refused */
+	struct sl_group_client owner; /* whose the seat is: as the worker knew behind the last job that may change it */
+	struct sl_group_client asked_for; /* the last client that was refused here, and why */
+	char refused[200];                /* "": none was */
 };
 
 /* What the worker knows of a member, besides its record. It outlives the member's links. */
@@ -153,6 +161,7 @@ struct sl_group {
 	struct sl_trunk_table t;        /* the loop's; t.step is a copy of trunk.r.done */
 	uint64_t round;                 /* steps of a round; 1 in the other modes */
 	uint64_t branch;   /* random number that names its states from here on, until all go back (WIRE.md) */
+	uint64_t run;      /* the loop's copy of trunk.keep.run */
 	uint64_t due;      /* the step whose checkpoint lacks head and tail; 0: none */
 	uint64_t tried_ms; /* when the last state was to be stored again, for members that wait for it */
 	uint64_t back_ms;  /* since when all are to come again; meanwhile the group lives without sessions; 0: not */
@@ -304,6 +313,13 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* group_owner.c, on the loop. hear_owners: copies whose the seats are, when a job is done. is_strangers: the session's
+ * client is not the one that seat k is known to belong to, so what it says and does changes nothing for the members.
+ * note_refused: it may not join. was_refused: why the seat's own client may not; "": it was not refused. */
+void sl_group_hear_owners(struct sl_group *group);
+bool sl_group_is_strangers(const struct sl_group *group, int k, const struct sl_middle *m);
+void sl_group_note_refused(struct sl_group *group, int k, const struct sl_middle *m, const char *why);
+const char *sl_group_was_refused(const struct sl_group *group, int k);
 /* group_owner.c, while no job runs: seats of clients that the list does not have any more are done. is_off: this one
  * is. */
 void sl_group_take_off(struct sl_group *group);

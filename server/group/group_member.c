@@ -34,10 +34,9 @@ static void joining(struct sl_middle *m)
 	sl_group_hear_in(g);
 	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
 	p->m = m;
-	p->role = m->agreement.agreed.share.role;
-	p->sends = m->agreement.agreed.share.sends;
 	p->answer = ANSWER_NONE;
-	p->refused[0] = '\0';
+	if (!sl_group_is_strangers(g, sl_group_seat_of(m), m))
+		p->refused[0] = '\0';
 	if (begins_another_run(g, m))
 		sl_trunk_gathers(&g->t);
 	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
@@ -131,24 +130,27 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 {
 	struct sl_group *g = m->group;
 	const int k = sl_group_seat_of(m);
+	const bool strange = sl_group_is_strangers(g, k, m);
+	const enum sl_seat_end how = strange ? SL_SEAT_LOST : m->ended; /* a stranger's goodbye is not the member's */
 
 	if (why && why->code == SL_ERR_MISMATCH) /* its client will not come again: the others hear why it is missing */
-		snprintf(g->member[k].refused, sizeof g->member[k].refused, "%.199s", why->text);
+		sl_group_note_refused(g, k, m, why->text);
 	g->member[k].entered--;
 	if (g->member[k].m != m)
 		return;
 	if (why && why->code == SL_ERR_PAYLOAD && g->member[k].got)
 		refused_ends(g, k);
 	g->member[k].m = NULL;
-	g->member[k].away_s = sl_wall_s();
+	if (!strange)
+		g->member[k].away_s = sl_wall_s();
 	g->member[k].answer = ANSWER_NONE;
-	if (sl_trunk_over(&g->t, k, m->ended)) /* no step can be done without it: all begin this one again */
+	if (sl_trunk_over(&g->t, k, how)) /* no step can be done without it: all begin this one again */
 		sl_group_end_others(g, k, "was lost", "was lost in", g->t.step + 1);
 	if (is_alone(g))
 		sl_group_stay_for_a_while(g);
-	if (m->ended != SL_SEAT_LOST)
+	if (how != SL_SEAT_LOST)
 		sl_log_limited(SL_LOG_INFO, "group-leaves", "group %s: member %d leaves behind step %" PRIu64 ": %s",
-			       g->name, k, g->t.step, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
+			       g->name, k, g->t.step, how == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
 	if (g->back_of == k)
 		g->back_of = -1;
 	sl_group_advance(g);

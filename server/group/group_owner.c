@@ -5,6 +5,7 @@
  * there, and with auth that client's key. Another session may begin the seat anew, if a member without checkpoints
  * could do so; it can never go on with the seat's run. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -71,8 +72,9 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client: "
-			  "--resume goes on with that run's log.dir, and this client needs another number",
-			  k, g->name);
+			  "--resume goes on with that run's log.dir%s, and another client needs another number",
+			  k, g->name,
+			  sl_trunk_needs_all(&g->t) ? "; if it is lost, all members begin anew with --fresh" : "");
 }
 
 void sl_group_list_read(struct sl_group_list *gs,
@@ -110,6 +112,58 @@ void sl_group_take_off(struct sl_group *g)
 		g->listed = gs->lists;
 }
 
+void sl_group_hear_owners(struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++) {
+		memcpy(g->member[k].owner.session, g->seat[k].session, sizeof g->seat[k].session);
+		g->member[k].owner.key = g->seat[k].owner;
+	}
+}
+
+static struct sl_group_client client_of(const struct sl_middle *m)
+{
+	struct sl_group_client c = {0};
+
+	if (m->owned)
+		c.key = m->owner;
+	memcpy(c.session, sl_port_session(m->port)->hello.session, sizeof c.session);
+	return c;
+}
+
+static bool is_other(const struct sl_group_client *owner, const struct sl_group_client *client)
+{
+	if (is_zero(owner->session))
+		return false;
+	return !is_zero(owner->key.byte) && !is_zero(client->key.byte)
+		       ? !sl_key_equal(&owner->key, &client->key)
+		       : memcmp(owner->session, client->session, sizeof owner->session) != 0;
+}
+
+bool sl_group_is_strangers(const struct sl_group *g, int k, const struct sl_middle *m)
+{
+	const struct sl_group_client client = client_of(m);
+
+	return is_other(&g->member[k].owner, &client);
+}
+
+void sl_group_note_refused(struct sl_group *g, int k, const struct sl_middle *m, const char *why)
+{
+	struct sl_group_member *p = &g->member[k];
+
+	if (sl_group_was_refused(g, k)[0] && sl_group_is_strangers(g, k, m))
+		return;
+	p->asked_for = client_of(m);
+	snprintf(p->refused, sizeof p->refused, "%.199s", why);
+}
+
+const char *sl_group_was_refused(const struct sl_group *g, int k)
+{
+	const struct sl_group_member *p = &g->member[k];
+	const bool unread = is_zero(p->owner.session) && g->t.seat[k].state != SL_SEAT_NEVER;
+
+	return unread || is_other(&p->owner, &p->asked_for) ? "" : p->refused;
+}
+
 void sl_group_note_owner(struct sl_group *g, int k)
 {
 	struct sl_group_seat *seat = &g->seat[k];
@@ -117,6 +171,7 @@ void sl_group_note_owner(struct sl_group *g, int k)
 
 	memcpy(seat->session, h->session, sizeof seat->session);
 	seat->owner = seat->m->owner;
+	seat->turns = (uint64_t)seat->m->agreement.agreed.share.turns;
 }
 
 bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello *hello)

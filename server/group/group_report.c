@@ -87,10 +87,10 @@ static enum sl_err check(const struct sl_group *g, const struct sl_middle *m, co
 }
 
 /* NULL: no memory. */
-static char *write_line(const struct sl_middle *m, const struct sl_wire_report *report)
+static char *write_line(const struct sl_group *g, const struct sl_middle *m, const struct sl_wire_report *report)
 {
 	const uint8_t *session = sl_port_session(m->port)->hello.session;
-	char id[2 * SL_SESSION_BYTES + 1], signature[2 * SL_PROOF_BYTES + 1];
+	char id[2 * SL_SESSION_BYTES + 1], signature[2 * SL_PROOF_BYTES + 1], run[17];
 	json_t *line;
 	char *text;
 
@@ -98,8 +98,9 @@ static char *write_line(const struct sl_middle *m, const struct sl_wire_report *
 		snprintf(id + 2 * i, 3, "%02x", session[i]);
 	for (int i = 0; i < SL_PROOF_BYTES; i++)
 		snprintf(signature + 2 * i, 3, "%02x", report->signature[i]);
-	line = json_pack("{sisssssssI}", "member", sl_group_seat_of(m), "report", report->text, "session", id,
-			 "signature", signature, "time", (json_int_t)sl_wall_s());
+	snprintf(run, sizeof run, "%016" PRIx64, g->run);
+	line = json_pack("{sisisssssssssI}", "member", sl_group_seat_of(m), "members", g->n, "run", run, "report",
+			 report->text, "session", id, "signature", signature, "time", (json_int_t)sl_wall_s());
 	text = line ? sl_json_dump(line, JSON_COMPACT) : NULL;
 	json_decref(line);
 	return text;
@@ -131,7 +132,7 @@ static enum sl_err keep(const struct sl_group *g, const struct sl_middle *m, con
 	if (!m->env.store[0] || snprintf(path, sizeof path, "%s/%s.reports.jsonl", m->env.store, g->name) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "the server has no store for reports");
 	err = sl_folder_check(path, fail);
-	line = err ? NULL : write_line(m, report);
+	line = err ? NULL : write_line(g, m, report);
 	if (!err && !line)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a report");
 	if (!err) {

@@ -123,8 +123,6 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 		return err;
 	seat->m = m;
 	seat->fresh = true;
-	if (m->agreement.agreed.share.turns)
-		seat->turns = (uint64_t)m->agreement.agreed.share.turns;
 	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return g->t.whole ? SL_OK : sl_exec_allocate(m->trunk.exec, fail);
 }

@@ -99,7 +99,7 @@ static void list_parts(struct snapshot *s, const struct sl_keep *k, uint64_t ste
 	if (s->records && !reading && k->left[0])
 		sl_checkpoint_note(c, left_key, "%s", k->left);
 	if (s->records && !reading)
-		sl_checkpoint_note(c, asked_key, "%" PRIu64 " %" PRIu64, k->asked[0], k->asked[1]);
+		sl_checkpoint_note(c, asked_key, "%" PRIu64 " %" PRIu64 " %" PRIu64, k->asked[0], k->asked[1], k->run);
 	else if (s->records)
 		sl_checkpoint_ask(c, asked_key);
 	sl_exec_state_parts(&s->exec, c);
@@ -210,9 +210,12 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 			records->len = (size_t)s.c.part[i].count;
 	if (!err)
 		k->made = made;
-	if (!err && records &&
-	    sscanf(sl_checkpoint_noted(&s.c, asked_key), "%" SCNu64 " %" SCNu64, &k->asked[0], &k->asked[1]) != 2)
-		memset(k->asked, 0, sizeof k->asked); /* a file of an earlier version */
+	if (!err && records) {
+		memset(k->asked, 0, sizeof k->asked); /* a file of an earlier version may lack them */
+		k->run = 0;
+		(void)!sscanf(sl_checkpoint_noted(&s.c, asked_key), "%" SCNu64 " %" SCNu64 " %" SCNu64, &k->asked[0],
+			      &k->asked[1], &k->run);
+	}
 	close_snapshot(&s);
 	return err;
 }

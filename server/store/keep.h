@@ -22,6 +22,7 @@ struct sl_keep {
 	int n_pin;
 	uint64_t made;     /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
 	uint64_t asked[2]; /* of a group: as in struct sl_records */
+	uint64_t run;      /* of a group: random number that names its run from its first step on; 0: not known */
 	char left[SL_KEEP_SEATS]; /* of a group: the next file's note on members that are done or away; "": none */
 };
 

@@ -367,23 +367,32 @@ int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
 	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;
 }
 
-/* The defaults are such that no file has to be removed at once. */
+/* The defaults are such that no file has to be removed at once. They only grow. */
+static void measure(struct sl_retention *w, const struct list *l)
+{
+	struct statvfs fs;
+	int64_t half, most = w->bytes;
+
+	if (w->measured && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
+		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l->bytes) / 2);
+		most = half > most ? half : most;
+		most = l->bytes > most ? l->bytes : most;
+		w->bytes = most + !most; /* an empty store on a full disk: 0 would mean no limit */
+	}
+	if (w->halved && (w->bytes + 1) / 2 > w->bytes_per_key)
+		w->bytes_per_key = (w->bytes + 1) / 2;
+}
+
 void sl_retention_set_limits(struct sl_retention *w)
 {
-	bool measure = !w->bytes;
-	struct statvfs fs;
 	struct list l;
-	int64_t half;
 
 	if (!w->dir[0] || (w->bytes && w->bytes_per_key) || !list_open(&l, w))
 		return;
-	if (measure && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
-		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
-		w->bytes = half > l.bytes ? half : l.bytes;
-		w->bytes += !w->bytes; /* an empty store on a full disk: 0 would mean no limit */
-	}
-	if (w->bytes && !w->bytes_per_key) {
-		w->bytes_per_key = (w->bytes + 1) / 2;
+	w->measured = !w->bytes;
+	w->halved = !w->bytes_per_key;
+	measure(w, &l);
+	if (w->bytes && w->halved) {
 		for (int i = 0; i < l.n_share; i++)
 			if (has_key(&l.share[i]) && l.share[i].bytes > w->bytes_per_key)
 				w->bytes_per_key = l.share[i].bytes;
@@ -458,6 +467,7 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 				   struct sl_fail *fail)
 {
 	char print[SL_FINGERPRINT] = "";
+	struct sl_diskspace space;
 	struct list l;
 	enum sl_err err;
 
@@ -470,7 +480,14 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 		return sl_fail_set(fail, SL_ERR_IO, "the store '%s' could not be listed", w->dir);
 	if (owner)
 		sl_key_fingerprint(owner, print);
+	measure(w, &l);
 	err = choose_for(w, &l, print, keep, bytes, fail);
+	space = sl_diskspace_of(w->dir);
+	if (err && w->measured && space.all && space.free < bytes) /* the limit only says that the disk is full */
+		err = sl_fail_set(fail, SL_ERR_LIMIT,
+				  "the disk of the store '%s' is full: it has %" PRId64 " bytes free, and %" PRId64
+				  " more do not fit",
+				  w->dir, space.free, bytes);
 	for (int i = 0; i < l.n && !err; i++)
 		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], sl_wall_s())))
 			err = sl_fail_set(fail, SL_ERR_IO, "space in the store could not be freed");

@@ -35,8 +35,9 @@ struct sl_retention_write {
 struct sl_retention {
 	const char *dir;       /* the store; "": there is nothing to do */
 	int64_t ttl_s;         /* store_ttl_s; 0: unused files stay */
-	int64_t bytes;         /* most bytes of all files; 0: no limit */
+	_Atomic int64_t bytes; /* most bytes of all files; 0: no limit */
 	int64_t bytes_per_key; /* most bytes of each owner that has a key; 0: no limit */
+	bool measured, halved; /* `bytes`, `bytes_per_key` are not the config's: they grow with the free space */
 	struct sl_retention_live *live;
 	int n_live;                         /* places */
 	struct sl_retention_write *writing; /* list of writes under way; used by jobs of the worker, one at a time */
@@ -73,7 +74,8 @@ int64_t sl_retention_opened(const struct sl_retention *retention, int64_t clock_
 int64_t sl_retention_now(int64_t clock_s, int64_t opened_s, int64_t since_s);
 /* Replaces limits that are 0. `bytes`: half of the bytes in the folder and free on its file system together, but no
  * less than there are in the folder. `bytes_per_key`: half of `bytes`, but no less than any key has. If the size of the
- * file system is unknown there is no limit. */
+ * file system is unknown there is no limit. Later writes measure again, and such limits grow: the disk may have been
+ * full when the server started. */
 void sl_retention_set_limits(struct sl_retention *retention);
 /* Removes files as above; now_s: from sl_retention_now. Blocks on the disk. A file that cannot be removed is logged,
  * and counted as left. */

@@ -135,8 +135,8 @@ bool sl_trunk_wrote(struct sl_trunk *t, const char *whose, enum sl_err err, cons
 {
 	SL_FAILPOINT(SL_FP_SERVER_KEPT);
 	if (err) {
-		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, step %" PRIu64 ": %s; the one before it is kept",
-			       whose, t->r.done, fail->text);
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, step %" PRIu64 ": %s; %s", whose, t->r.done,
+			       fail->text, t->r.on_disk ? "the one before it is kept" : "there is none before it");
 		sl_checkpoint_missed(&t->kept, t->r.done, fail);
 		return false;
 	}

@@ -25,7 +25,9 @@ reports() { "$SPLITS" reports "$tmp/splits.yaml" "$@" --set store="$tmp/store"; 
 reports clinics >"$tmp/table" || fail 'splits reports'
 cat "$tmp/table"
 reports clinics --json >"$tmp/json" || fail 'splits reports --json'
-[ "$(jq -c '[.members[].member]' "$tmp/json")" = '[0,1]' ] || fail "reports of others than members 0 and 1: $(cat "$tmp/json")"
+[ "$(jq -c '[.members[] | [.member, .step != null]]' "$tmp/json")" = '[[0,true],[1,true],[2,false],[3,false]]' ] || fail "not all members, or reports of others than 0 and 1: $(cat "$tmp/json")"
+grep -qE '^2 +- +- +- +- +no report$' "$tmp/table" && grep -qE '^3 +- +- +- +- +no report$' "$tmp/table" || fail 'the table leaves out members without a report'
+! grep -q 'earlier run' "$tmp/table" && jq -e '.earlier_runs == 0' "$tmp/json" >/dev/null || fail 'an earlier run, of which there is none'
 [ "$(wc -l <"$tmp/store/clinics.reports.jsonl")" = 4 ] || fail 'not a report after each evaluation'
 for k in 0 1; do
 	jq -ce --slurpfile log "$tmp/member-$k/log.jsonl" --argjson k $k '($log | map(select(.type == "epoch")) | last) as $e | .members[$k] |
@@ -41,6 +43,24 @@ done
 grep -q "^WARN report-refused: .*an evaluation of 16 samples, and limits.report_samples is 24" "$tmp/member-3.log" || fail 'member 3 does not hear that its samples are too few'
 ! grep -q report-refused "$tmp"/member-[012].log || fail 'a report was refused'
 [ "$(stat -c %a "$tmp/store/clinics.reports.jsonl")" = 600 ] || fail 'others can read the reports'
+# Another run of this name, in which fewer members report: those of the run before are not mixed in, also behind a restart
+# of the server in the middle of it.
+again() { # K [argument]…
+	start_slow_client 1 20 "member-$1" "$tmp/client.yaml" --set server="$endpoint" --set share.group=clinics --set share.clients=4 --set share.member="$1" \
+		--set train.epochs=3 --set train.checkpoint_every=3 --set link.retry_ms=50 --set share.report="$([ "$1" = 1 ] && echo true || echo false)" "${@:2}"
+	pid[$1]=$client_pid
+}
+for k in 0 1 2 3; do again $k --fresh; done
+wait_for 'no report of the second run' eval '[ "$(wc -l <"$tmp/store/clinics.reports.jsonl")" = 5 ]'
+wait_for 'the second run has no checkpoint of step 9' has_steps member-1 10
+end_process "$server_pid"
+start_server host-again listen="$endpoint" limits.report_samples=24
+for k in 0 1 2 3; do ends_with "${pid[k]}" 0 $patience "member $k, second run"; done
+reports clinics >"$tmp/table" && reports clinics --json >"$tmp/json" || fail 'splits reports of the second run'
+cat "$tmp/table"
+[ "$(jq -c '[.members[].step]' "$tmp/json")" = '[null,18,null,null]' ] && jq -e '.earlier_runs == 1 and .all.samples == 40' "$tmp/json" >/dev/null ||
+	fail "the runs are mixed: $(cat "$tmp/json")"
+grep -q '^this is the newest run; the file has 1 earlier run of this group$' "$tmp/table" || fail 'the table does not name the earlier run'
 rc=0
 reports others >"$tmp/none.log" 2>&1 || rc=$?
 [ $rc = 66 ] || fail "a group without reports: status $rc"

@@ -77,6 +77,32 @@ stolen() {
 	stop_server
 }
 
+# vain KEYS [OWN]: the others wait in vain for a member, and a stranger is refused at its seat, for its other settings or
+# as another client. They end with 69, and hear since when the member is away. With OWN the member itself is refused
+# first, which its key tells: they end with 78, and hear why.
+vain() {
+	local set=("${set[@]}" --set share.wait_s=8) other
+	keys=$1 group=g-sessions-$1
+	rm -rf "$tmp/store" "$tmp/$group"-*
+	serve
+	member 0
+	point=client.apply=hold@11 member 1
+	wait_for "$group: no checkpoint" has_steps "$group-1" 10
+	end_process "${pid[1]}"
+	if [ -n "${2:-}" ]; then
+		member 1 --fresh --set train.checkpoint_every=5
+		ends_with "${pid[1]}" 78 $patience "$group: the member with other settings"
+	fi
+	for other in train.checkpoint_every=6 train.optimizer.lr=0.001 log.level=info; do
+		refused 'is the run of another client\|train.optimizer.lr\|checkpoint_every' --fresh --set $other
+	done
+	ends_with "${pid[0]}" "$([ -n "${2:-}" ] && echo 78 || echo 69)" $patience "$group: the other, whose member stays away"
+	grep -q "missing are members 1 ($([ -n "${2:-}" ] && echo 'refused: .*has 4, this client has 5' || echo 'since 20[0-9: UTC-]*)$')" "$tmp/$group-0.log" ||
+		fail "$group: the reason is a stranger's: $(tail -n 1 "$tmp/$group-0.log")"
+	stop_server
+	rm -rf "$tmp/store" "$tmp/$group"-*
+}
+
 client local "$tmp/client.yaml" --local "${set[@]}" --set share.group=local || fail "in one process: exit status $?"
 where() { echo "$endpoint"; }
 serve() {
@@ -94,6 +120,8 @@ stop_server() {
 	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$group: the server"
 }
+vain none
+[ -n "${keyless:-}" ] || { vain keys; vain keys own; }
 stolen sessions none
 [ -n "${keyless:-}" ] || stolen sessions keys
 

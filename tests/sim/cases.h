@@ -137,3 +137,6 @@ CASE("claims", 20001001, "6,7",
      "the simulator's: a liar without a file ended with status 66 where it had none of the step that it claimed")
 CASE("private", 9300078, "1,2,3,4,5,6",
      "a server with an older store let members in that hold later states alone, and these came again without end")
+CASE("vertical-three", 32008016, "2,3,4",
+     "all went on from a checkpoint of which one member had only its state, not its file: another one died before its "
+     "next file was written, and none was left that all held")

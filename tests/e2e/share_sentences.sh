@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# What members of a group hear where something was put back, lost or mixed up: an older copy of the server's store; a
+# lost log.dir in a vertical group; another share.secret. Each sentence names the cause, and what would be right.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/vertical.sh
+make_data 96 16
+start_server serving
+write_config "$tmp/client.yaml"
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.005/' "$tmp/client.yaml"
+set=(--set train.epochs=1000 --set train.max_steps=40 --set train.eval_every=0 --set train.checkpoint_every=4 --set data.partition=iid
+	--set share.clients=2 --set link.retry_ms=20 --set train.schedule.warmup_epochs=0)
+member() { # K [argument]…
+	start_slow_client 1 15 "$group-$1" "$tmp/client.yaml" "${set[@]}" --set share.group="$group" --set server="$endpoint" --set share.member="$1" "${@:2}"
+	pid[$1]=$client_pid
+}
+hears() { grep -q -- "$2" "$tmp/$1.log" || fail "$1 does not hear: $2: $(grep -v '^train' "$tmp/$1.log" | tail -n 3)"; }
+
+# older ENDS STATUS SENTENCE: the server's store is put back as it was; all begin again with their own files.
+older() {
+	local k
+	group=older-$1
+	for k in 0 1; do member $k --set share.ends="$1"; done
+	wait_for "$group: no step 10" has_steps "$group-0" 10
+	end_process "$server_pid"
+	rm -rf "$tmp/old"
+	cp -a "$tmp/store" "$tmp/old"
+	start_server serving "listen=$endpoint"
+	wait_for "$group: no step 26" has_steps "$group-0" 26
+	end_process "$server_pid" "${pid[@]}"
+	rm -rf "$tmp/store"
+	mv "$tmp/old" "$tmp/store"
+	start_server serving "listen=$endpoint"
+	for k in 0 1; do member $k --set share.ends="$1" --resume; done
+	for k in 0 1; do ends_with "${pid[k]}" "$2" $patience "$group, member $k"; done
+	for k in 0 1; do hears "$group-$k" "$3"; done
+}
+older step 0 'steps-lost: this side has the checkpoint of step [0-9]*, and the group goes on from step [1-9][0-9]*, the newest that the server.s store has: .*older copy, stop the group and put the newer one back'
+older private 78 '^splitc: the server refused: member [01] of group older-private has the checkpoint of step [0-9]*, and the newest one in the server.s store is of step [1-9][0-9]*: put the newer store back, or let all members begin anew with --fresh$'
+
+group=secret
+for key in a b; do "$SPLITC" keygen --out "$tmp/$key.key" >"$tmp/$key.pub" 2>"$tmp/keygen.log" || { grep -q 'has no CURVE' "$tmp/keygen.log" && exit 77; fail keygen; }; done
+for k in 0 1; do member $k --set share.secret="$tmp/a.key"; done
+wait_for "$group: no step 10" has_steps $group-1 10
+end_process "${pid[1]}"
+for other in "$tmp/b.key" ''; do
+	rc=0
+	client $group-1 "$tmp/client.yaml" "${set[@]}" --set share.group=$group --set server="$endpoint" --set share.member=1 --set share.secret="$other" --resume || rc=$?
+	[ $rc = 78 ] || fail "$group, another one: status $rc"
+	hears $group-1 "share.secret was another one, is $([ -n "$other" ] && echo 'this one' || echo none)"
+done
+end_process "${pid[0]}"
+
+write_parties
+for party in A B; do config_of $party lost train.epochs=100 train.checkpoint_every=2; done
+points_A=client.apply=delay:30@1+
+begin_party A lost
+pid_a=$client_pid
+begin_party B lost
+pid_b=$client_pid
+wait_for 'lost: no step 10' has_steps lost-B 10
+end_process "$pid_a"
+rm -rf "$tmp/lost-A"
+begin_party A lost
+ends_with "$client_pid" 78 $patience 'lost: the party without its files'
+hears lost-A 'goes on with that run.s log.dir; if it is lost, all members begin anew with --fresh, and another client needs another number'
+end_process "$pid_b"
+echo "share_sentences: ok"
