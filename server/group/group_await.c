@@ -220,8 +220,11 @@ static void look(struct sl_group *g)
 {
 	enum sl_trunk_patience what;
 
-	for (int k = g->first; k < g->end; k++)
+	for (int k = g->first; k < g->end; k++) {
 		g->t.seat[k].elsewhere = is_elsewhere(g, k);
+		g->t.seat[k].anew = g->t.seat[k].link == SL_LINK_JOINING && !sl_trunk_needs_all(&g->t) &&
+				    (!g->t.open || g->t.step) && sl_group_asks_anew(g, k, g->member[k].m);
+	}
 	g->t.far = hear_far(g);
 	what = sl_trunk_patience_for(&g->t);
 	for (int k = 0; k < g->n && !sl_trunk_needs_all(&g->t); k++)

@@ -332,5 +332,7 @@ bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello
 /* Such a member begins not the run of the group: it has done that one, or the group's run is done and has another
  * length. Not beside a job. */
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello);
+/* Session m of seat k asks that the group begin anew (--fresh), and has not begun it yet. Not beside a job. */
+bool sl_group_asks_anew(const struct sl_group *g, int k, const struct sl_middle *m);
 
 #endif

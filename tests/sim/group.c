@@ -66,6 +66,7 @@ enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, con
 	const uint64_t from = l->end;
 	const enum sl_err err = __real_sl_group_log_step(l, steps, with);
 
+	sim.since += steps;
 	for (uint64_t step = from; step < from + steps && step < SIM_STEPS; step++)
 		for (int k = 0; k < sim.members; k++)
 			sim.missed[step][k] = !sl_group_set_has(with, k);

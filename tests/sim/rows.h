@@ -69,6 +69,13 @@ OTHER("late-comer",
       "share.clients=3 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* All members are stopped, and begin anew (--fresh). */
+OTHER("fresh",
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.wait_s=300 codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("fresh-private", "share.least=0.5 share.quorum=2 share.patience_s=1 share.wait_s=300 share.ends=private", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
 ROW("zero", "share.least=1 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
 ROW("unequal",
     "share.least=1 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "
