@@ -33,6 +33,8 @@ struct sl_group_member {
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
 	uint64_t asked;    /* the step before which its head and tail were asked for */
+	uint64_t asked_ms; /* and when */
+	int64_t idle_s;    /* since when others wait for it though it has a link; 0: they do not */
 	int64_t away_s;    /* when its last link ended; 0: it has had none since this server knows the group */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */

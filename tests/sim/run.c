@@ -262,6 +262,8 @@ static void judge_end(struct sim_proc *p)
 		p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
+	if (p->status == 0 && row->oracle == SIM_ABSENT)
+		sim_compare_record(p->id);
 	p->loses |= asks_again(p); /* it comes into the run under way */
 	p->done |= p->status == 80;
 	p->done &= p->status == 0 || p->status == 80;

@@ -234,6 +234,7 @@ const char *sim_config(const struct sim_row *row);                      /* its p
 bool sim_row_owes_none(const struct sim_row *row);                      /* share.least is 0 */
 bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member got less than share.least */
 void sim_compare(const struct sim_row *row);
+void sim_compare_record(int k); /* member k has ended: its list of who was absent is the server's */
 
 /* ---- group.c */
 void sim_note_file(const char *path); /* it has got its name */
