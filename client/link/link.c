@@ -193,10 +193,12 @@ static enum sl_err open_link(struct sl_link *l, struct sl_fail *fail)
 static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 {
 	struct sl_session *s = sl_port_session(l->port);
+	struct sl_agreement said = *l->conf.agreement;
 	struct sl_session_limits limits;
 	struct sl_hello hello;
 	enum sl_err err;
 
+	said.agreed.share.fresh = l->conf.offer.fresh;
 	/* First only the role, which decides which runs the port accepts. The Hello is complete further below. */
 	sl_session_open_client(s, &(struct sl_hello){0}, 0);
 	if (l->conf.end_bytes[0])
@@ -206,7 +208,7 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 		return err;
 	sl_port_upload_from(l->port, l->conf.weights);
 	fill_hello(l, &hello);
-	err = sl_agreement_say(l->conf.agreement, l->conf.plan, &l->text, &hello, fail);
+	err = sl_agreement_say(&said, l->conf.plan, &l->text, &hello, fail);
 	if (err)
 		return err;
 	limits = s->limits;

@@ -9,6 +9,7 @@ struct sl_offer {
 	const struct sl_secret *secret; /* of the session; borrowed */
 	uint64_t epoch;                 /* above all epochs that the session ever had */
 	bool first;                     /* the first link of the session in this process */
+	bool fresh;                     /* --fresh: a group is to begin anew. No link has been welcomed yet */
 	/* The steps that this side can go on from, newest first. The server takes the newest whose state it has too. */
 	uint64_t held[SL_WIRE_HELD_MAX];
 	int n_held;

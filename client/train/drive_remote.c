@@ -209,6 +209,7 @@ static enum sl_err open_link(struct drive *d)
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	sl_recover_offer(d->recover, &remote.link.offer);
+	remote.link.offer.fresh = d->options->fresh && remote.link.offer.first && d->setup->conf->agreed.share.group[0];
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
 

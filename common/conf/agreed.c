@@ -359,8 +359,9 @@ static bool is_own(const char *path, bool vertical)
 	static const struct {
 		const char *path;
 		bool alike; /* in a vertical group it must be the same for all */
-	} own[] = {{"codec.", false},      {"share.member", false}, {"share.turns", false}, {"share.role", false},
-		   {"share.sends", false}, {"cross.", true},        {"train.batch", true},  {"tokens.", true}};
+	} own[] = {{"codec.", false},     {"share.member", false}, {"share.turns", false},
+		   {"share.role", false}, {"share.sends", false},  {"share.fresh", false},
+		   {"cross.", true},      {"train.batch", true},   {"tokens.", true}};
 
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 		if (strncmp(path, own[i].path, strlen(own[i].path)) == 0 && !(vertical && own[i].alike))

@@ -123,6 +123,7 @@ struct sl_agreed {
 		int sends;  /* vertical: which values of head_act are this member's, a bit each; 0: see roles */
 		int course; /* vertical: a hash of the run's length, its evaluations and the number of rows */
 		int seal;   /* a hash of share.secret, with which members seal head and tail; 0: they do not */
+		bool fresh; /* this member's link asks that the group begin anew (--fresh) */
 	} share;
 };
 
@@ -234,7 +235,8 @@ extern const char *const sl_agreed_moments[],
 	X(SL_CHOICE, "share.align", share.align, DERIVED, sl_agreed_aligns, "false", "vertical: the members find their common rows, and there is no graph") \
 	X(SL_INT, "share.sends", share.sends, DERIVED, 0, 0xff, "0", NULL, "vertical: which values of head_act the member sends, a bit each; 0: features all, labels none") \
 	X(SL_INT, "share.course", share.course, DERIVED, 0, 0xffff, "0", NULL, "vertical: stands for the run's length, its evaluations and the number of rows") \
-	X(SL_INT, "share.seal", share.seal, PLAIN, 0, 0xffff, "0", NULL, "stands for share.secret, with which members seal the head and tail that they give; 0: they do not")
+	X(SL_INT, "share.seal", share.seal, PLAIN, 0, 0xffff, "0", NULL, "stands for share.secret, with which members seal the head and tail that they give; 0: they do not") \
+	X(SL_BOOL, "share.fresh", share.fresh, DERIVED, "false", "the member was started with --fresh, and no link of it was welcomed yet")
 /* Not in a config: it follows from the phases before. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")

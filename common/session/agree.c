@@ -66,6 +66,7 @@ static void write_note(struct sl_agreement *a)
 	same.fetch_state = false;
 	same.keep_tokens = 0;
 	same.share.rates = 0;
+	same.share.fresh = false;
 	sl_agreed_write(&same, a->plan.note);
 }
 

@@ -146,6 +146,7 @@ static void opens(struct sl_group *g)
 	g->run = g->trunk.keep.run;
 	sl_trunk_opens(&g->t, g->trunk.r.done);
 	g->t.stored = g->trunk.r.complete;
+	g->t.gone_at = g->t.step ? g->t.gone_at : 0;
 	g->pass.on = false;
 	g->due = 0;
 	g->giver = -1;
@@ -469,6 +470,8 @@ static bool must_keep(struct sl_group *g)
 
 static void choose(struct sl_group *g)
 {
+	if (g->t.open) /* it is to begin anew */
+		sl_trunk_gathers(&g->t);
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
 	post(g, GROUP_CHOOSE, 0);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
 #include "server/group/group_impl.h"
@@ -108,29 +109,87 @@ static int too_few(const struct sl_group *g)
 	return waits && here < sl_trunk_least(&g->t) ? here : -1;
 }
 
+/* For how long a member with a link has done nothing for what the others wait for: its part of the step, or its head
+ * and tail. */
+static uint64_t idle_ms(const struct sl_group *g, int k)
+{
+	const struct sl_group_member *p = &g->member[k];
+	const struct sl_seat *s = &g->t.seat[k];
+	uint64_t since = p->asked_ms;
+
+	if (!g->t.open || !p->m || s->link != SL_LINK_OPEN)
+		return 0;
+	if (p->answer != ANSWER_AWAITED) {
+		if (s->state != SL_SEAT_IN || s->asks || sl_seat_is_ready(&g->t, k) || sl_seat_is_at_end(s))
+			return 0;
+		since = p->began_ms > p->m->worked_ms ? p->began_ms : p->m->worked_ms;
+	}
+	return now_ms(g) - since;
+}
+
+/* Whether a member waits for the others. In a vertical group each waits for the others in its pass. */
+static bool some_wait(const struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
+		if (s->link == SL_LINK_ASKING ||
+		    (s->link == SL_LINK_OPEN && (s->asks || g->t.whole || sl_seat_is_ready(&g->t, k))))
+			return true;
+	}
+	return false;
+}
+
+/* Finds the members that have a link, and for which others wait longer than a step is slow. The longest time. */
+static uint64_t look_for_idle(struct sl_group *g)
+{
+	const uint64_t bound_ms = (uint64_t)g->agreed.share.wait_s * 1000;
+	const bool waits = some_wait(g);
+	uint64_t longest = 0;
+
+	for (int k = g->first; k < g->end; k++) {
+		struct sl_group_member *p = &g->member[k];
+		const uint64_t idle = waits ? idle_ms(g, k) : 0;
+		/* where its patience runs, the group goes on without it */
+		uint64_t slow = p->waits_ms ? UINT64_MAX : (uint64_t)member_patience_ms(g, k);
+
+		slow = bound_ms && bound_ms < slow ? bound_ms : slow;
+		if (idle < slow)
+			p->idle_s = 0;
+		else if (!p->idle_s)
+			p->idle_s = sl_wall_s() - (int64_t)(idle / 1000);
+		longest = p->idle_s && idle > longest ? idle : longest;
+	}
+	return longest;
+}
+
 /* Whether the others wait for the member, or would. */
 static bool is_missed(const struct sl_group *g, int k)
 {
+	if (sl_trunk_begins_anew(&g->t))
+		return sl_trunk_has_to_ask(&g->t, k);
 	return g->t.seat[k].state == SL_SEAT_IN ||
 	       (g->t.seat[k].state != SL_SEAT_DONE &&
 		(too_few(g) >= 0 || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open))) ||
 	       sl_trunk_owes(&g->t, k);
 }
 
-/* Of a member that was here, and was not refused since. */
+/* Of a member that was here, and was not refused since; or is here, and idle. */
 static const char *since(const struct sl_group *g, int k, char out[48])
 {
-	const time_t away = (time_t)g->member[k].away_s;
+	const struct sl_group_member *p = &g->member[k];
+	const time_t from = (time_t)(p->idle_s ? p->idle_s : p->away_s);
 	struct tm tm;
 
 	out[0] = '\0';
-	if (away && !sl_group_was_refused(g, k)[0])
-		strftime(out, 48, " (since %Y-%m-%d %H:%M UTC)", gmtime_r(&away, &tm));
+	if (from && (p->idle_s || !sl_group_was_refused(g, k)[0]))
+		strftime(out, 48, p->idle_s ? " (here, idle since %Y-%m-%d %H:%M UTC)" : " (since %Y-%m-%d %H:%M UTC)",
+			 gmtime_r(&from, &tm));
 	return out;
 }
 
-/* Lists the awaited members of this rank that have no link, with commas, and why one was refused. True: one was
- * refused, and will not come again with the same settings. */
+/* Lists the awaited members of this rank that have no link, or are idle, with commas, and why one was refused. True:
+ * one was refused, and will not come again with the same settings. */
 static bool list_missing(const struct sl_group *g, char *out, size_t size)
 {
 	bool refused = false;
@@ -145,7 +204,7 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 		char text[48];
 		int n;
 
-		if (p->m || (!was_refused && !is_missed(g, k) && !is_done))
+		if (!p->idle_s && (p->m || (!was_refused && !is_missed(g, k) && !is_done)))
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
@@ -157,14 +216,16 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 
 bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 {
-	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000;
+	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000, idle = look_for_idle(g);
 	char missing[400];
 	bool waits = too_few(g) >= 0, refused, here = g->groups->ranks;
 
 	for (int k = g->first; k < g->end; k++) {
-		here = here || g->t.seat[k].link != SL_LINK_NONE;
-		waits = waits || (g->t.open ? sl_trunk_owes(&g->t, k) && g->t.seat[k].link == SL_LINK_NONE
-					    : g->t.seat[k].link == SL_LINK_JOINING);
+		const struct sl_seat *s = &g->t.seat[k];
+
+		here = here || s->link != SL_LINK_NONE;
+		waits = waits || s->anew ||
+			(g->t.open ? sl_trunk_owes(&g->t, k) && s->link == SL_LINK_NONE : s->link == SL_LINK_JOINING);
 	}
 	if (g->t.open && !here && now - g->here_ms < GATHERS_MS) /* a member that waits makes its link anew */
 		return false;
@@ -172,7 +233,7 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	waits = waits && here;
 	if (!waits || !g->wait_ms)
 		g->wait_ms = waits ? now : 0;
-	if (!waits || !patience_ms || now - g->wait_ms < patience_ms)
+	if (!patience_ms || (idle < patience_ms && (!waits || now - g->wait_ms < patience_ms)))
 		return false;
 	g->wait_ms = 0;
 	refused = list_missing(g, missing, sizeof missing);
@@ -221,8 +282,11 @@ static void look(struct sl_group *g)
 {
 	enum sl_trunk_patience what;
 
-	for (int k = g->first; k < g->end; k++)
+	for (int k = g->first; k < g->end; k++) {
 		g->t.seat[k].elsewhere = is_elsewhere(g, k);
+		g->t.seat[k].anew = g->t.seat[k].link == SL_LINK_JOINING && !sl_trunk_needs_all(&g->t) &&
+				    (!g->t.open || g->t.step) && sl_group_asks_anew(g, k, g->member[k].m);
+	}
 	g->t.far = hear_far(g);
 	what = sl_trunk_patience_for(&g->t);
 	for (int k = 0; k < g->n && !sl_trunk_needs_all(&g->t); k++)
@@ -365,22 +429,23 @@ void sl_group_say_here(const struct sl_group *g, int who)
 	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here, g->n);
 }
 
-/* Which member without a link is owed the step under way, so that the others wait for it; -1: none. */
+/* For which member without a link, or which is idle, the others wait; -1: for none. */
 static int find_owed(const struct sl_group *g)
 {
 	for (int k = g->first; k < g->end && g->t.open; k++)
-		if (sl_trunk_owes(&g->t, k) && !g->member[k].m)
+		if (g->member[k].idle_s || (sl_trunk_owes(&g->t, k) && !g->member[k].m))
 			return k;
 	return -1;
 }
 
 void sl_group_say_short(struct sl_group *g)
 {
+	const uint64_t idle = look_for_idle(g);
 	const int owed = find_owed(g), here = owed < 0 ? too_few(g) : -1;
 	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
 	char missing[sizeof g->waits] = "", text[48];
 
-	if (owed >= 0 || here >= 0)
+	if (idle || owed >= 0 || here >= 0)
 		(void)list_missing(g, missing, sizeof missing);
 	if (strcmp(missing, g->waits) == 0)
 		return;
@@ -389,8 +454,11 @@ void sl_group_say_short(struct sl_group *g)
 		sl_log_limited(SL_LOG_WARN, "group-owes",
 			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
 			       " of %" PRIu64 " steps so far, and share.least is %g",
-			       g->name, g->t.step, owed, ends_at ? "is away" : "has never come", since(g, owed, text),
-			       g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
+			       g->name, g->t.step, owed,
+			       g->member[owed].idle_s ? "does not do its part"
+			       : ends_at              ? "is away"
+						      : "has never come",
+			       since(g, owed, text), g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
 	else if (here >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "

@@ -231,10 +231,30 @@ static bool lacks_some(const struct sl_group *g)
 	return false;
 }
 
+/* Whether all that are here ask to begin anew. */
+static bool all_ask(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->seat[k].m && !sl_group_asks_anew(g, k, g->seat[k].m))
+			return false;
+	return !g->groups->ranks;
+}
+
+/* One that asks alone to begin anew; -1: none. */
+static int find_asking(const struct sl_group *g, struct sl_fail *fail)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->seat[k].m && sl_group_check_anew(g, k, fail))
+			return k;
+	return -1;
+}
+
 static enum sl_err choose_complete(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
-	enum sl_err err = is_another_run(g) ? SL_OK : take_newest(g, step, fail);
+	enum sl_err err = is_another_run(g) || all_ask(g) ? SL_OK : take_newest(g, step, fail);
 
+	if (!err && *step && (g->odd = find_asking(g, fail)) >= 0)
+		return SL_ERR_MISMATCH;
 	if (!err && !*step)
 		err = check_lost(g, fail);
 	if (!err && !*step && lacks_some(g)) {
@@ -365,6 +385,7 @@ static void begin_from(struct sl_group *g, uint64_t step)
 	g->has_weights = g->has_weights || step;
 	sl_group_log_cut(&g->log, step);
 	g->trunk.keep.run = step ? g->trunk.keep.run : g->branch;
+	r->gone_at = step ? r->gone_at : 0;
 	for (int k = 0; k < g->n; k++) {
 		if (!step) { /* another run, or the first one */
 			r->seat[k].state = SL_SEAT_NEVER;
@@ -373,6 +394,20 @@ static void begin_from(struct sl_group *g, uint64_t step)
 			r->seat[k].state = SL_SEAT_AWAY;
 		}
 	}
+}
+
+/* Drops the run that all have asked to replace. From now on no session that is here asks for it again, and a server
+ * that is started again finds nothing of it. */
+static void leave_old_run(struct sl_group *g)
+{
+	if (!all_ask(g))
+		return;
+	for (int k = 0; k < g->n; k++)
+		if (g->seat[k].m)
+			sl_group_note_owner(g, k);
+	if (g->trunk.keep.dir[0])
+		sl_keep_remove_later(&g->trunk.keep, 0);
+	sl_log(SL_LOG_INFO, "group-anew", "group %s begins anew, as all its members ask (--fresh)", g->name);
 }
 
 /* A session ended before the job began: its member is awaited. */
@@ -402,6 +437,8 @@ void sl_group_run_choose(struct sl_group *g)
 		begin_from(g, step);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
+	if (!g->err && !step)
+		leave_old_run(g);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	if (!g->err && g->trunk.r.on_disk)

@@ -122,6 +122,8 @@ static void come(struct sl_group *g)
 	else if (sl_trunk_needs_all(&g->t) && (!record->foreign || sl_hello_is_new(h)) &&
 		 sl_records_can_go_back(&g->trunk.r, g->which))
 		g->came = SL_COME_BACK;
+	else if (g->trunk.r.done && sl_group_check_anew(g, g->which, &g->fail))
+		g->err = g->fail.code;
 	else if (needs_its_files(g, held) && record->state != SL_SEAT_DONE && h->held[0] > g->trunk.r.done)
 		g->err = sl_fail_set(&g->fail, SL_ERR_MISMATCH,
 				     "member %d of group %s has the checkpoint of step %" PRIu64

@@ -100,10 +100,14 @@ static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 	g->agreed.share.rates = a->share.rates;
 }
 
-/* Whether the group only waits for members that may come again, and this one begins another run. */
+/* Whether the group only waits for members that may come again, and this one begins another run; with --fresh and other
+ * settings also where the others could go on. */
 static bool is_over(const struct sl_group *g, const struct sl_agreed *a, const struct sl_hello *hello)
 {
-	return g->back_ms && g->refs == 1 && sl_trunk_needs_all(&g->t) && sl_hello_is_new(hello) &&
+	struct sl_fail why;
+	const bool other = a->share.fresh && sl_agreed_joins(&g->agreed, a, &why);
+
+	return g->back_ms && g->refs == 1 && (other || sl_trunk_needs_all(&g->t)) && sl_hello_is_new(hello) &&
 	       (a->share.member >= g->n ||
 		memcmp(g->seat[a->share.member].session, hello->session, SL_SESSION_BYTES) != 0);
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
+#include "common/link/loop.h"
 #include "common/link/sealed.h"
 #include "common/weights/weights.h"
 #include "server/group/group_work.h"
@@ -66,6 +67,7 @@ static void ask(struct sl_group *g)
 			g->giver = k;
 		g->member[k].answer = ANSWER_AWAITED;
 		g->member[k].asked = g->t.step;
+		g->member[k].asked_ms = sl_loop_now_ms(g->groups->loop);
 		sl_port_event(g->member[k].m->port, &ev);
 	}
 }

@@ -39,6 +39,8 @@ struct sl_group_member {
 	int64_t credit_ms; /* how long the group still waits for it */
 	enum sl_group_answer answer;
 	uint64_t asked;    /* the step before which its head and tail were asked for */
+	uint64_t asked_ms; /* and when */
+	int64_t idle_s;    /* since when others wait for it though it has a link; 0: they do not */
 	int64_t away_s;    /* when its last link ended; 0: it has had none since this server knows the group */
 	uint64_t reported; /* the step behind that of its last report; 0: none */
 	int got, shuns; /* FROM_…: what it got as it came; what it could not open, so that others are asked first */
@@ -348,5 +350,7 @@ bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello
 /* Such a member begins not the run of the group: it has done that one, or the group's run is done and has another
  * length. Not beside a job. */
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello);
+/* Session m of seat k asks that the group begin anew (--fresh), and has not begun it yet. Not beside a job. */
+bool sl_group_asks_anew(const struct sl_group *g, int k, const struct sl_middle *m);
 
 #endif

@@ -39,6 +39,20 @@ enum sl_err sl_group_log_return(struct sl_group_log *l, int member, uint64_t own
 	return SL_OK;
 }
 
+enum sl_err sl_group_log_alone(struct sl_group_log *l, int member, uint64_t steps, uint64_t did)
+{
+	const uint64_t step = l->end - steps + did;
+	size_t at = l->n_back;
+
+	if (!sl_grow(&l->back, &l->cap_back, l->n_back + 1, sizeof *l->back))
+		return SL_ERR_NOMEM;
+	for (; at && l->back[at - 1].step > step; at--)
+		l->back[at] = l->back[at - 1];
+	l->back[at] = (struct sl_group_return){step, SL_GROUP_ALONE, member, (int32_t)did};
+	l->n_back++;
+	return SL_OK;
+}
+
 void sl_group_log_cut(struct sl_group_log *l, uint64_t step)
 {
 	while (l->n_range && l->range[l->n_range - 1].from >= step)
@@ -85,22 +99,46 @@ static enum sl_err put(struct sl_buf *out, const char *text)
 	return SL_OK;
 }
 
+/* Whether the member did the step, though its round ended without it. */
+static bool did_alone(const struct sl_group_log *l, int member, uint64_t step)
+{
+	for (size_t i = 0; i < l->n_back; i++)
+		if (l->back[i].member == member && l->back[i].own == SL_GROUP_ALONE && step < l->back[i].step &&
+		    step + (uint64_t)l->back[i].did >= l->back[i].step)
+			return true;
+	return false;
+}
+
+static bool does_any(const struct sl_group_log *l, int member, uint64_t from, uint64_t to)
+{
+	while (from < to && !did_alone(l, member, from))
+		from++;
+	return from < to;
+}
+
 /* Steps from `from` on, up to the one before `to`, that the member missed; `back`: then it came back, NULL: it did not.
  * In the list steps count from 1. */
 static enum sl_err put_absence(const struct sl_group_log *l, int member, uint64_t from, uint64_t to,
 			       const struct sl_group_return *back, struct sl_buf *out)
 {
 	char text[96], own[32] = "";
+	bool late = !back;
 	enum sl_err err = SL_OK;
 
+	while (late && from < to && did_alone(l, member, from))
+		from++;
 	if (back && back->own != SL_GROUP_GIVEN)
 		snprintf(own, sizeof own, "@%" PRIu64, back->own);
-	if (back || (to == l->end && to - from > 1)) {
+	if (to == l->end && to - from > 1) /* it is away, unless it has done some step since */
+		late = late && does_any(l, member, from, to);
+	if (!late) {
 		snprintf(text, sizeof text, "%s%d:%" PRIu64 "-%" PRIu64 "%s", out->len ? "," : "", member, from + 1, to,
 			 own);
 		return put(out, text);
 	}
 	for (; from < to && !err; from++) { /* it was late, and went on with what it had */
+		if (did_alone(l, member, from))
+			continue;
 		snprintf(text, sizeof text, "%s%d:%" PRIu64, out->len ? "," : "", member, from + 1);
 		err = put(out, text);
 	}
@@ -110,7 +148,7 @@ static enum sl_err put_absence(const struct sl_group_log *l, int member, uint64_
 /* The first return of the member from entry *i on. */
 static const struct sl_group_return *next_return(const struct sl_group_log *l, int member, size_t *i)
 {
-	while (*i < l->n_back && l->back[*i].member != member)
+	while (*i < l->n_back && (l->back[*i].member != member || l->back[*i].own == SL_GROUP_ALONE))
 		++*i;
 	return *i < l->n_back ? &l->back[*i] : NULL;
 }

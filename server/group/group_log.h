@@ -29,11 +29,13 @@ struct sl_group_range {
 	struct sl_group_set with;
 };
 /* A member came before `step`, and its codecs began anew. own: the step of its own head and tail, with which it went
- * on; SL_GROUP_GIVEN: it got those of the group. */
+ * on; SL_GROUP_GIVEN: it got those of the group. Or, in rounds, SL_GROUP_ALONE: before `step` it did `did` steps of a
+ * round that ended without it. They are not in the model, but in what it keeps: moments, codecs, a private head. */
 #define SL_GROUP_GIVEN UINT64_MAX
+#define SL_GROUP_ALONE (UINT64_MAX - 1)
 struct sl_group_return {
 	uint64_t step, own;
-	int32_t member, pad;
+	int32_t member, did;
 };
 
 /* Zeros are an empty log. */
@@ -48,6 +50,9 @@ void sl_group_log_close(struct sl_group_log *log);
 /* The next `steps` steps were done by the members in `with`. NOMEM. */
 enum sl_err sl_group_log_step(struct sl_group_log *log, uint64_t steps, const struct sl_group_set *with) SL_MUST_CHECK;
 enum sl_err sl_group_log_return(struct sl_group_log *log, int member, uint64_t own) SL_MUST_CHECK; /* before log->end */
+/* The last `steps` steps were a round, which ended without the member, and it had done the first `did` of them. NOMEM.
+ */
+enum sl_err sl_group_log_alone(struct sl_group_log *log, int member, uint64_t steps, uint64_t did) SL_MUST_CHECK;
 void sl_group_log_cut(struct sl_group_log *log, uint64_t step); /* forgets the steps from `step` on */
 uint64_t sl_group_log_last(const struct sl_group_log *log,
 			   int member); /* the step behind the member's last one; 0: none */

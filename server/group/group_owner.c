@@ -190,3 +190,26 @@ bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_he
 	       ((r->seat[k].state == SL_SEAT_DONE && !sl_group_is_off(g, k)) ||
 		(over && hello->run_steps != r->done && hello->run_steps != r->seat[k].ends_at));
 }
+
+bool sl_group_asks_anew(const struct sl_group *g, int k, const struct sl_middle *m)
+{
+	return m && m->agreement.agreed.share.fresh &&
+	       memcmp(g->seat[k].session, sl_port_session(m->port)->hello.session, SL_SESSION_BYTES) != 0;
+}
+
+enum sl_err sl_group_check_anew(const struct sl_group *g, int k, struct sl_fail *fail)
+{
+	char others[120] = "";
+	size_t at = 0;
+
+	if (!sl_group_asks_anew(g, k, g->seat[k].m))
+		return SL_OK;
+	for (int i = 0; i < g->n && at < sizeof others - 8; i++)
+		if (!sl_group_asks_anew(g, i, g->seat[i].m))
+			at += (size_t)snprintf(others + at, sizeof others - at, "%s%d", at ? ", " : "", i);
+	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+			  "group %s begins anew only if all members come with --fresh, and members %s have not: stop "
+			  "those, and start all with it. To come into the run under way, start this one without it, in "
+			  "an empty log.dir",
+			  g->name, others);
+}

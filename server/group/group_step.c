@@ -176,10 +176,26 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	return err;
 }
 
+/* Notes the steps that members did in a round which has ended without them. NOMEM. */
+static enum sl_err log_alone(struct sl_group *g, const struct sl_took *took)
+{
+	const uint64_t begin = g->trunk.r.done - g->round;
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		const uint64_t next = g->trunk.r.seat[k].number;
+
+		if (!took[k].part && next > begin && next < g->trunk.r.done)
+			err = sl_group_log_alone(&g->log, k, g->round, next - begin);
+	}
+	return err;
+}
+
 /* Advances the seats of those that took part; the others stay at their step. NOMEM. */
 static enum sl_err settle(struct sl_group *g)
 {
 	struct sl_took took[SL_CONF_SHARE_CLIENTS] = {{0}};
+	enum sl_err err;
 	struct sl_group_set with = {{0}};
 
 	if (g->trunk.r.done == g->trunk.from &&
@@ -202,7 +218,8 @@ static enum sl_err settle(struct sl_group *g)
 	}
 	sl_group_ends_settle(g);
 	sl_records_stepped(&g->trunk.r, took, g->round);
-	return sl_group_log_step(&g->log, g->round, &with);
+	err = sl_group_log_step(&g->log, g->round, &with);
+	return err ? err : log_alone(g, took);
 }
 
 /* Writes the checkpoint that the members ask for. If it fails, they write none either. */

@@ -44,6 +44,8 @@ void sl_group_run_return(struct sl_group *group);
 bool sl_group_is_foreign(const struct sl_group *group, int k);
 /* MISMATCH: the seat belongs to another client's run, and this session cannot begin it anew. */
 enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
+/* MISMATCH: the session of seat k asks that the group begin anew, and others do not. */
+enum sl_err sl_group_check_anew(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_note_owner(struct sl_group *group, int k); /* from now on the seat belongs to this session */
 /* group_keep.c. Copies the state of the session's codecs into the seat, unless the seat is `fresh`. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;

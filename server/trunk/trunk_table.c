@@ -139,6 +139,35 @@ static bool all_here(const struct sl_trunk_table *t)
 	return g.here >= (g.done ? 1 : sl_trunk_least(t)); /* members that are done have no step to do */
 }
 
+/* ---- a group that is to begin anew */
+
+bool sl_trunk_begins_anew(const struct sl_trunk_table *t)
+{
+	bool some = false;
+
+	for (int k = 0; k < t->n; k++) {
+		some = some || t->seat[k].anew;
+		if (t->seat[k].link != SL_LINK_NONE && !t->seat[k].anew)
+			return false;
+	}
+	return some;
+}
+
+bool sl_trunk_has_to_ask(const struct sl_trunk_table *t, int k)
+{
+	const struct sl_seat *s = &t->seat[k];
+
+	return s->link == SL_LINK_NONE && (t->least > 0 || s->state == SL_SEAT_IN || s->state == SL_SEAT_AWAY);
+}
+
+static enum sl_trunk_act begin_anew(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (sl_trunk_has_to_ask(t, k))
+			return SL_TRUNK_WAIT;
+	return SL_TRUNK_CHOOSE;
+}
+
 /* ---- whom a step waits for */
 
 /* Whether a member that is owed the step is not ready. */
@@ -297,6 +326,8 @@ static int find_leaving(const struct sl_trunk_table *t)
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat)
 {
 	*seat = -1;
+	if (sl_trunk_begins_anew(t))
+		return begin_anew(t);
 	if (!t->open)
 		return all_here(t) ? SL_TRUNK_CHOOSE : SL_TRUNK_WAIT;
 	if ((*seat = find_coming(t)) >= 0)
@@ -318,7 +349,7 @@ static void close_link(struct sl_seat *s)
 {
 	s->link = SL_LINK_NONE;
 	s->hello = NULL;
-	s->prepared = s->skip = s->elsewhere = false;
+	s->prepared = s->skip = s->elsewhere = s->anew = false;
 }
 
 void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello)

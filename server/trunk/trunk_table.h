@@ -32,6 +32,7 @@ struct sl_seat {
 	bool prepared, skip;          /* its part of step `number` is done; skip: that part is empty */
 	bool asks;                    /* it has asked for the weights of its last step, and has not got them */
 	bool given;     /* it got them, though the server has not stored that step; with `asks`: its model is written */
+	bool anew;      /* it is JOINING, and asks that the group begin anew (--fresh), which all have to ask */
 	bool elsewhere; /* it evaluates, or fetches weights, so it is not late */
 	bool tired;     /* the group has waited for it as long as it does (share.patience_s) */
 	uint64_t number;  /* the step that it does next: the trunk's, or one that was done without it */
@@ -110,6 +111,10 @@ enum sl_trunk_act {
 /* What to do next, while the worker has no job of this trunk; *seat: for which seat, -1: for none in particular. */
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat);
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k);
+/* Whether all that are here ask to begin anew: they wait for the others to come and ask, too. */
+bool sl_trunk_begins_anew(const struct sl_trunk_table *t);
+/* Whether they wait for this one. */
+bool sl_trunk_has_to_ask(const struct sl_trunk_table *t, int k);
 
 /* Events. joins: the seat has a session that waits to be welcomed. welcome: the member goes on from step `number`. */
 void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello);

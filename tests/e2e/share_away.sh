@@ -140,11 +140,33 @@ shorter() {
 		fail "$name: it is not said: $(tail -n 3 "$tmp/$name-0.log")"
 }
 
+# hangs NAME KEY=VALUE…: member 2 hangs with its link open. The group waits no longer than share.wait_s, and says for whom.
+hangs() {
+	local k
+	name=$1
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=2 --set share.wait_s=8 --set watchdog_s=0 "${shared[@]}")
+	for k in "${@:2}"; do set+=(--set "$k"); done
+	endpoint=tcp://127.0.0.1:$(free_port)
+	serving=$name-server
+	serve "$serving"
+	for k in 0 1; do member $k; done
+	start_failing_client client.apply=delay:600000@30 "$name-2" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member=2
+	pid[2]=$client_pid
+	says "group-owes: group $name waits behind step [0-9]* for member 2, which does not do its part (here, idle since 20"
+	wait_for "$name: a member does not say for whom it waits" grep -q "group-waits: the group waits for member 2 (here, idle since 20" "$tmp/$name-0.log"
+	for k in 0 1; do
+		ends_with "${pid[k]}" 69 $patience "$name, member $k"
+		grep -q "group $name was not complete within 8 s: missing are members 2 (here, idle since 20" "$tmp/$name-$k.log" || fail "$name: member $k does not say why it ends"
+	done
+	echo "$name: ok"
+}
+
 # alone CASE [argument]…: in a process of its own, which leaves nothing behind.
 alone() {
 	trap 'kill -9 "${pid[@]}" "$server_pid" 2>/dev/null || true' EXIT
 	"$@"
 }
 two_at_a_time alone 'away|stopped|stop|shared' 'away|killed|kill|shared|server' 'away|lost|lost|shared' 'away|stopped-own|stop|private' \
-	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter
+	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter \
+	"hangs|hangs" "hangs|hangs-all|share.least=1" "hangs|hangs-none|share.least=0|share.quorum=3"
 echo "share_away: ok"

@@ -531,6 +531,28 @@ bool sim_row_lacks(const struct sim_row *row)
 	return lacks;
 }
 
+void sim_compare_record(int k)
+{
+	static const char key[] = "\"absent\":\"";
+	char path[64], line[16384], list[4096] = "";
+	bool told = false;
+	FILE *f;
+
+	snprintf(path, sizeof path, "client/run%d/log.jsonl", k);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f)) {
+		const char *at = strstr(line, "\"type\":\"summary\"") ? strstr(line, key) : NULL;
+
+		told = at != NULL;
+		if (at)
+			snprintf(list, sizeof list, "%.*s", (int)strcspn(at + strlen(key), "\""), at + strlen(key));
+	}
+	if (f)
+		fclose(f);
+	if (told && strcmp(list, sim.absent) != 0)
+		sim_fail("member %d: its list is %.200s, and the server's %.200s", k, list, sim.absent);
+}
+
 void sim_compare(const struct sim_row *row)
 {
 	struct outcome *is = reference[row - sim_row], told[SIM_MEMBERS];

@@ -12,6 +12,8 @@ enum sl_err __real_sl_group_log_step(struct sl_group_log *l, uint64_t steps, con
 enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, const struct sl_group_set *with);
 enum sl_err __real_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own);
 enum sl_err __wrap_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own);
+enum sl_err __real_sl_group_log_alone(struct sl_group_log *l, int member, uint64_t steps, uint64_t did);
+enum sl_err __wrap_sl_group_log_alone(struct sl_group_log *l, int member, uint64_t steps, uint64_t did);
 void __real_sl_group_log_cut(struct sl_group_log *l, uint64_t step);
 void __wrap_sl_group_log_cut(struct sl_group_log *l, uint64_t step);
 void __real_sl_trunk_opens(struct sl_trunk_table *t, uint64_t step);
@@ -66,6 +68,7 @@ enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, con
 	const uint64_t from = l->end;
 	const enum sl_err err = __real_sl_group_log_step(l, steps, with);
 
+	sim.since += steps;
 	for (uint64_t step = from; step < from + steps && step < SIM_STEPS; step++)
 		for (int k = 0; k < sim.members; k++)
 			sim.missed[step][k] = !sl_group_set_has(with, k);
@@ -76,6 +79,14 @@ enum sl_err __wrap_sl_group_log_step(struct sl_group_log *l, uint64_t steps, con
 enum sl_err __wrap_sl_group_log_return(struct sl_group_log *l, int member, uint64_t own)
 {
 	const enum sl_err err = __real_sl_group_log_return(l, member, own);
+
+	note_log(l);
+	return err;
+}
+
+enum sl_err __wrap_sl_group_log_alone(struct sl_group_log *l, int member, uint64_t steps, uint64_t did)
+{
+	const enum sl_err err = __real_sl_group_log_alone(l, member, steps, did);
 
 	note_log(l);
 	return err;

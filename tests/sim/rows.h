@@ -69,6 +69,13 @@ OTHER("late-comer",
       "share.clients=3 share.quorum=2 share.least=0 share.wait_s=300 share.patience_s=1 codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* All members are stopped, and begin anew (--fresh). */
+OTHER("fresh",
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.wait_s=300 codec.head_act=quant:8 "
+      "codec.head_grad=quant:8",
+      3, SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("fresh-private", "share.least=0.5 share.quorum=2 share.patience_s=1 share.wait_s=300 share.ends=private", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
 ROW("zero", "share.least=1 share.mode=rounds share.round=3 share.ends=round share.moments=zero", 3)
 ROW("unequal",
     "share.least=1 share.mode=rounds share.round=2 share.ends=private data.partition=dirichlet:2 "
@@ -90,12 +97,18 @@ OTHER("late-serial",
       "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=serial codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
-/* With share.moments: keep the moments of a member's part of a round stay, though it died in it. */
 OTHER("late-rounds",
       "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=rounds share.round=2 share.moments=average "
       "codec.head_act=quant:8 "
       "codec.head_grad=quant:8",
       3, SIM_ABSENT, SIM_SPOILS_DISKS)
+/* What a late member did of a round stays in its own moments, or its own head and tail. */
+OTHER("late-rounds-keep",
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=rounds share.round=3 share.moments=keep", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
+OTHER("late-rounds-own",
+      "share.least=0.5 share.quorum=2 share.patience_s=1 share.mode=rounds share.round=3 share.ends=private", 3,
+      SIM_ABSENT, SIM_SPOILS_DISKS)
 ROW("vertical", "share.mode=vertical", 2)
 /* Two members with an input each, and one with the labels and the third input. */
 ROW("vertical-three", "share.mode=vertical model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3", 3)

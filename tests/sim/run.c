@@ -12,7 +12,14 @@
 #include "server/command.h"
 #include "tests/sim/sim.h"
 
-enum { GROUP_STEPS = 30, SETS_MOST = 32, STARTS_MOST = 300, EVENTS_MOST = 500000, AWAY_EVENTS_MOST = 10000000 };
+enum {
+	NEW_AFTER_S = 5,
+	GROUP_STEPS = 30,
+	SETS_MOST = 32,
+	STARTS_MOST = 300,
+	EVENTS_MOST = 500000,
+	AWAY_EVENTS_MOST = 10000000
+};
 #define NS_PER_S     1000000000ull
 #define CUTS_POWER   (1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT)
 #define CHANGES_DISK (1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
@@ -108,10 +115,20 @@ static void lose_files(struct sim_proc *p)
 	sim_trace("%s has lost its files", sim_name(p));
 }
 
+/* A row whose members all begin anew once: in the middle of the run, or behind its end. */
+static bool begins_anew(void)
+{
+	return strncmp(row->name, "fresh", 5) == 0;
+}
+
 static void start(void *arg)
 {
 	struct sim_proc *p = arg;
 
+	if (p->fresh && begins_anew() && sim.now_ns < sim.anew_ns + NEW_AFTER_S * NS_PER_S) {
+		sim_at(NULL, NEW_AFTER_S * NS_PER_S, start, p); /* the server has heard that the old ones are gone */
+		return;
+	}
 	/* a party whose run has begun goes on with it */
 	p->fresh = p->fresh && !(sim_row_is_vertical(row) && has_checkpoint(p));
 	/* in a round a server cannot note that a member is too far behind: it waits for all when it comes back */
@@ -121,6 +138,24 @@ static void start(void *arg)
 		lose_files(p);
 	sim_trace("%s starts, number %d%s", sim_name(p), p->starts + 1, p->fresh ? " (--fresh)" : "");
 	sim_start(p, p->side == SIM_SERVER ? server_main : row->oracle == SIM_SCRIPT ? sim_script_main : client_main);
+}
+
+static void stop_all(void *arg)
+{
+	if (sim.anew_ns)
+		return;
+	sim_trace("all members are stopped, to begin anew");
+	sim.anew_ns = sim.now_ns;
+	sim.begun = !sim.steps;
+	for (int i = 0; i < SIM_SERVES; i++) {
+		struct sim_proc *p = &sim.proc[i];
+
+		p->fresh = p->used;
+		p->killed = p->alive;
+		if (p->used && !p->alive && (p->done || p->left))
+			sim_at(NULL, 0, start, p);
+		p->done = p->left = false;
+	}
 }
 
 /* ---- how a process ends ---- */
@@ -178,6 +213,12 @@ static bool accuses(const struct sim_proc *p)
 	return wrong;
 }
 
+/* It was killed before it heard that its group had begun anew, and has asked for that again. */
+static bool asks_again(const struct sim_proc *p)
+{
+	return begins_anew() && sim.begun && p->fresh && p->status == 78;
+}
+
 /* A service starts a daemon again that ends so. */
 static bool is_allowed(const struct sim_proc *p)
 {
@@ -190,7 +231,7 @@ static bool is_allowed(const struct sim_proc *p)
 	case 73: /* a file cannot be made */
 		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
 	case 78: /* its disk, or the server's, is not the one that it was; or its group goes on without it */
-		return sim_fired(CHANGES_DISK) || has_only_its_model() ||
+		return sim_fired(CHANGES_DISK) || asks_again(p) || has_only_its_model() ||
 		       (row->oracle == SIM_ABSENT && (sim.lacks_one || may_be_left(p)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
@@ -217,9 +258,13 @@ static void judge_end(struct sim_proc *p)
 {
 	sim_trace("%s ends with status %d", sim_name(p), p->status);
 	p->asks = p->longer && p->status == 66; /* it is done, or has nothing to go on from */
-	p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
+	if (!begins_anew())
+		p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
+	if (p->status == 0 && row->oracle == SIM_ABSENT)
+		sim_compare_record(p->id);
+	p->loses |= asks_again(p); /* it comes into the run under way */
 	p->done |= p->status == 80;
 	p->done &= p->status == 0 || p->status == 80;
 	if (p->status == 0 && strstr(row->sets, "go_on") && sim.steps == GROUP_STEPS && sim_row_lacks(row))
@@ -229,9 +274,11 @@ static void judge_end(struct sim_proc *p)
 		p->done = false;
 	}
 	p->done |= p->status == 78 && has_only_its_model() && !sim_fired(CHANGES_DISK);
-	p->left = p->status == 78 && row->oracle == SIM_ABSENT;
-	sim.refused = p->status == 78 && !p->left && !p->done;
-	sim.done = sim.refused || all_done();
+	p->left = p->status == 78 && row->oracle == SIM_ABSENT && !asks_again(p);
+	sim.refused = p->status == 78 && !p->left && !p->done && !asks_again(p);
+	sim.done = sim.refused || (all_done() && (!begins_anew() || sim.anew_ns));
+	if (begins_anew() && all_done())
+		sim_at(NULL, 0, stop_all, NULL);
 }
 
 static void after(struct sim_proc *p)
@@ -242,7 +289,7 @@ static void after(struct sim_proc *p)
 	if (p->killed) {
 		sim_trace("%s is dead", sim_name(p));
 		p->done = false;
-		p->fresh &= !has_checkpoint(p); /* else its new run goes on */
+		p->fresh &= begins_anew() || !has_checkpoint(p); /* else its new run goes on */
 	} else {
 		judge_end(p);
 	}
@@ -284,8 +331,19 @@ static void on_line(void *arg, const char *line, size_t len)
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
-	if (memmem(line, len, "session-open: training", strlen("session-open: training")))
+	if (memmem(line, len, "session-open: training", strlen("session-open: training"))) {
 		sim.link_up = true;
+		if (begins_anew() && sim.cur)
+			sim.cur->fresh = false;
+	}
+	if (memmem(line, len, "group-anew: ", strlen("group-anew: "))) {
+		if (sim.anews++ && sim.since)
+			sim_fail("the group begins anew twice");
+		sim.begun = true;
+		sim.since = 0;
+	}
+	/* its first run may have left nothing */
+	sim.begun |= sim.anew_ns && memmem(line, len, "go on from step 0", strlen("go on from step 0"));
 	if (sim.link_up && (memmem(line, len, "link-lost: ", strlen("link-lost: ")) ||
 			    memmem(line, len, "server-lost: ", strlen("server-lost: ")))) {
 		sim.lost_links++;
@@ -362,6 +420,9 @@ void sim_run(const struct sim_row *of)
 	row = of;
 	begin();
 	sim_outages_plan(sim.calm ? 0 : sim.days);
+	if (begins_anew())
+		sim_at(NULL, (50 + sim_draw(SIM_RESTART, 1ull << (6 + sim_draw(SIM_RESTART, 9)))) * SIM_MS, stop_all,
+		       NULL);
 	while (!sim.done && !sim.failed) {
 		struct sim_event *e = sim_next();
 
@@ -376,6 +437,8 @@ void sim_run(const struct sim_row *of)
 			happen(e);
 		bury_all();
 	}
+	if (begins_anew() && !sim.failed && !sim.begun)
+		sim_fail("the group has not begun anew");
 	if (!sim.failed && !sim.refused && row->oracle != SIM_SCRIPT && !sim.days)
 		sim_compare(row);
 }

@@ -123,6 +123,10 @@ extern struct sim {
 	bool refused;               /* a client found that a disk is not the one it was: the end of its run */
 	int lost_links;             /* since the last audit that was done */
 	bool link_up;               /* of a single client: its link has got its state */
+	uint64_t anew_ns;           /* when all members were stopped, to begin anew; 0: they were not */
+	bool begun;                 /* since then the group has begun anew */
+	int anews;                  /* how often it has said so */
+	uint64_t since;             /* steps since then */
 	bool lacks_one;             /* a group has said that it waited in vain for a member that was refused */
 	uint64_t back_ns[SIM_BOTH]; /* how far the clock of a side was set back */
 	int members;                /* of a group; 0: a single client */
@@ -230,6 +234,7 @@ const char *sim_config(const struct sim_row *row);                      /* its p
 bool sim_row_owes_none(const struct sim_row *row);                      /* share.least is 0 */
 bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member got less than share.least */
 void sim_compare(const struct sim_row *row);
+void sim_compare_record(int k); /* member k has ended: its list of who was absent is the server's */
 
 /* ---- group.c */
 void sim_note_file(const char *path); /* it has got its name */

@@ -128,6 +128,27 @@ static void a_member_is_away_to_the_end(void **state)
 	list_is("1:11");
 }
 
+/* Its steps inside the rounds that ended without it are in none of its absences, unless it began anew since. */
+static void a_member_is_late_in_a_round(void **state)
+{
+	steps(9, "012");
+	steps(3, "01");
+	assert_int_equal(sl_group_log_alone(&sample, 2, 3, 2), SL_OK);
+	steps(3, "0");
+	assert_int_equal(sl_group_log_alone(&sample, 2, 3, 1), SL_OK);
+	assert_int_equal(sl_group_log_alone(&sample, 1, 3, 2), SL_OK);
+	list_is("1:15,2:12,2:14,2:15");
+	comes(1, SL_GROUP_GIVEN);
+	steps(3, "012");
+	list_is("1:13-15,2:12,2:14,2:15");
+	assert_int_equal(sl_group_log_missed(&sample, 2), 6);
+	steps(30, "01"); /* it is away */
+	assert_int_equal(sl_group_log_alone(&sample, 2, 30, 1), SL_OK);
+	list_is("1:13-15,2:12,2:14,2:15,2:20-48");
+	sl_group_log_cut(&sample, 12);
+	list_is("2:12");
+}
+
 /* A member may come, and be lost again before the step. */
 static void a_member_comes_and_is_lost_again(void **state)
 {
@@ -293,6 +314,7 @@ int main(void)
 		CASE(a_member_never_comes),
 		CASE(a_member_begins_later),
 		CASE(a_member_is_away_to_the_end),
+		CASE(a_member_is_late_in_a_round),
 		CASE(a_member_comes_and_is_lost_again),
 		CASE(the_last_seat_counts),
 		CASE(a_cut_forgets_what_is_behind_it),
