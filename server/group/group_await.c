@@ -167,7 +167,7 @@ static uint64_t look_for_idle(struct sl_group *g)
 static bool is_missed(const struct sl_group *g, int k)
 {
 	if (sl_trunk_begins_anew(&g->t))
-		return sl_trunk_has_to_ask(&g->t, k);
+		return g->t.seat[k].link == SL_LINK_NONE;
 	return g->t.seat[k].state == SL_SEAT_IN ||
 	       (g->t.seat[k].state != SL_SEAT_DONE &&
 		(too_few(g) >= 0 || (g->t.seat[k].state == SL_SEAT_NEVER && !g->t.open))) ||

@@ -1,6 +1,7 @@
 /* The job REJOIN: where a member that comes while others train goes on from. On the worker. */
 #include <inttypes.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/group/group_work.h"
 
@@ -101,6 +102,27 @@ static bool needs_its_files(const struct sl_group *g, uint64_t held)
 	return was_done || unknown || (sl_group_needs_files(g) && (g->ends || !sl_records_left_at(&g->trunk.r)));
 }
 
+/* A member asks to begin anew, and others are here that have not. They may be gone already, and their links not yet
+ * lost: it comes again until they do a step, or have had the time to be missed. */
+static enum sl_err refuse_anew(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+	const uint64_t now = sl_now_ms(), step = g->trunk.r.done;
+	enum sl_err err = sl_group_check_anew(g, g->which, &g->fail);
+
+	if (!err)
+		return SL_OK;
+	if (!seat->asked_ms || now - seat->asked_ms > 2 * SL_GROUP_COME_AGAIN_MS) {
+		seat->asked_ms = now;
+		seat->asked_at = step;
+	}
+	if (step == seat->asked_at && now - seat->asked_ms < SL_GROUP_COME_AGAIN_MS / 2)
+		err = SL_ERR_BUSY;
+	else
+		seat->asked_ms = 0;
+	return g->fail.code = err;
+}
+
 static void come(struct sl_group *g)
 {
 	struct sl_record *record = &g->trunk.r.seat[g->which];
@@ -122,7 +144,7 @@ static void come(struct sl_group *g)
 	else if (sl_trunk_needs_all(&g->t) && (!record->foreign || sl_hello_is_new(h)) &&
 		 sl_records_can_go_back(&g->trunk.r, g->which))
 		g->came = SL_COME_BACK;
-	else if (g->trunk.r.done && sl_group_check_anew(g, g->which, &g->fail))
+	else if (g->trunk.r.done && refuse_anew(g))
 		g->err = g->fail.code;
 	else if (needs_its_files(g, held) && record->state != SL_SEAT_DONE && h->held[0] > g->trunk.r.done)
 		g->err = sl_fail_set(&g->fail, SL_ERR_MISMATCH,

@@ -78,6 +78,10 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,
 				     .members = g->n};
+	if (!g->t.keeps)
+		sl_log(SL_LOG_WARN, "group-unkept",
+		       "group %s: its state is kept nowhere, since %s. It begins anew if this server dies or all leave",
+		       g->name, gs->store.dir[0] ? "train.checkpoint_every is 0" : "this server has no store");
 	g->next = gs->first;
 	gs->first = g;
 	*out = g;

@@ -62,6 +62,7 @@ struct sl_group_seat {
 	bool fresh;     /* the session's codecs have not been given that state yet, so theirs must not replace it */
 	uint8_t session[SL_SESSION_BYTES]; /* the session that the seat belongs to; zeros: nobody has been welcomed */
 	struct sl_key owner;               /* the key of that client; zeros: there was no auth */
+	uint64_t asked_ms, asked_at;       /* when it asked alone to begin anew, 0: never, and behind which step */
 };
 
 enum {
@@ -350,7 +351,8 @@ bool sl_group_begins_anew(const struct sl_group *g, int k, const struct sl_hello
 /* Such a member begins not the run of the group: it has done that one, or the group's run is done and has another
  * length. Not beside a job. */
 bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_hello *hello);
-/* Session m of seat k asks that the group begin anew (--fresh), and has not begun it yet. Not beside a job. */
+/* Session m of seat k asks that the group begin anew (--fresh), and has not begun it yet. Never with share.least 0,
+ * where a member comes without its files. Not beside a job. */
 bool sl_group_asks_anew(const struct sl_group *g, int k, const struct sl_middle *m);
 
 #endif

@@ -193,7 +193,7 @@ bool sl_group_is_another_run(const struct sl_group *g, int k, const struct sl_he
 
 bool sl_group_asks_anew(const struct sl_group *g, int k, const struct sl_middle *m)
 {
-	return m && m->agreement.agreed.share.fresh &&
+	return m && g->t.least > 0 && m->agreement.agreed.share.fresh &&
 	       memcmp(g->seat[k].session, sl_port_session(m->port)->hello.session, SL_SESSION_BYTES) != 0;
 }
 

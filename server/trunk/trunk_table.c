@@ -153,17 +153,10 @@ bool sl_trunk_begins_anew(const struct sl_trunk_table *t)
 	return some;
 }
 
-bool sl_trunk_has_to_ask(const struct sl_trunk_table *t, int k)
-{
-	const struct sl_seat *s = &t->seat[k];
-
-	return s->link == SL_LINK_NONE && (t->least > 0 || s->state == SL_SEAT_IN || s->state == SL_SEAT_AWAY);
-}
-
 static enum sl_trunk_act begin_anew(const struct sl_trunk_table *t)
 {
 	for (int k = 0; k < t->n; k++)
-		if (sl_trunk_has_to_ask(t, k))
+		if (t->seat[k].link == SL_LINK_NONE)
 			return SL_TRUNK_WAIT;
 	return SL_TRUNK_CHOOSE;
 }

@@ -113,8 +113,6 @@ enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat);
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k);
 /* Whether all that are here ask to begin anew: they wait for the others to come and ask, too. */
 bool sl_trunk_begins_anew(const struct sl_trunk_table *t);
-/* Whether they wait for this one. */
-bool sl_trunk_has_to_ask(const struct sl_trunk_table *t, int k);
 
 /* Events. joins: the seat has a session that waits to be welcomed. welcome: the member goes on from step `number`. */
 void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello);
