@@ -58,12 +58,14 @@ static int count(const struct sl_score score[SL_SCORES_MOST])
 	return n;
 }
 
-/* How bad target k is by the first metric, the larger the worse; what is undefined is worst. */
+/* How bad target k is by the first metric, the larger the worse. An error that is undefined is worst; another metric is
+ * undefined where a class or label does not occur, which is no fault. */
 static double badness(const struct sl_scores *scores, const struct sl_score *score, int k)
 {
 	const double value = sl_scores_of(scores, 0, k);
+	const double bad = score->metric->lower ? value : -value;
 
-	return isnan(value) ? INFINITY : score->metric->lower ? value : -value;
+	return !isnan(value) ? bad : score->metric->lower ? INFINITY : -INFINITY;
 }
 
 /* The worst targets, the worst one first; among equals the first. */
