@@ -36,9 +36,11 @@ static const struct row {
 	[SL_HF_GPT2] = {.tied = true},
 };
 
+#define ELSE "; split.write_network of the Python package writes such a network, or RemoteModule trains it"
+
 static enum sl_err refuse_set(const struct sl_hf_reader *r, const char *key)
 {
-	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is set, which is not built here", r->name, key);
+	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is set, which is not built here" ELSE, r->name, key);
 }
 
 static enum sl_err refuse_part(const struct sl_hf_reader *r, const char *of, const json_t *rope)
@@ -47,7 +49,7 @@ static enum sl_err refuse_part(const struct sl_hf_reader *r, const char *of, con
 
 	if (!part || json_is_null(part) || json_number_value(part) == 1)
 		return SL_OK;
-	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %spartial_rotary_factor is not 1, which is not built here",
+	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %spartial_rotary_factor is not 1, which is not built here" ELSE,
 			   r->name, of);
 }
 
@@ -63,8 +65,8 @@ static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row)
 		if (sl_hf_member(r, off[i]) && !json_is_false(sl_hf_member(r, off[i])))
 			return refuse_set(r, off[i]);
 	if (json_is_false(sl_hf_member(r, "scale_attn_weights")))
-		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: scale_attn_weights is false, which is not built here",
-				   r->name);
+		return sl_fail_set(r->fail, SL_ERR_CONFIG,
+				   "%s: scale_attn_weights is false, which is not built here" ELSE, r->name);
 	if (row->kv_given && !json_object_get(r->root, "num_key_value_heads"))
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: num_key_value_heads is missing", r->name);
 	return refuse_part(r, "", r->root);

@@ -244,7 +244,9 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 		return sl_fail_at(
 			fail, "partition", SL_ERR_CONFIG,
 			"%s has %d unit%s, since more than one value crosses elsewhere, as between two towers: a "
-			"middle needs a place behind the first unit where one value crosses",
+			"middle needs a place behind the first unit where one value crosses. Else name head_end behind "
+			"all "
+			"layers that read the input, and tail_begin",
 			m->name, m->n_unit, sl_plural(m->n_unit));
 	if (first + last >= m->n_unit)
 		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,

@@ -30,6 +30,8 @@ class Last(Value):
 def _of_images(f):
     """Decorates an op of two values: if they are Last, it computes on images and returns a Last."""
     def each(x):
+        if isinstance(x, Later):
+            return Later(each(x.of), x.then)
         own = isinstance(x, Own) and x.tensor.numel() > 1
         if own and x.shape[-1] != x.tensor.numel():
             raise errors.config(f"{x.path}: {list(x.shape)} beside channels that come last; the server has one number for each channel there")
@@ -85,6 +87,13 @@ class Own:
 
 class Transposed(Own):
     """A matrix of a module, transposed."""
+
+
+class Later:
+    """What forward computes of one such tensor alone. then: from the value of that to the value of this."""
+
+    def __init__(self, of, then):
+        self.of, self.then = of, then
 
 
 class Counted:
@@ -206,16 +215,16 @@ MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math
 LIES = {1: [0], 2: [0, 1], 3: [1, 2, 0]}  # the order in which the graph has so many dimensions
 REFLECT, EDGE, NEAREST, LINEAR, ALIGNED, AREA, MEAN = range(1, 8)  # modes of the op `resample`
 OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
-      "computes: apply functions to what it computes, or keep this part in head or tail"
+      "computes, also by a function of each of its numbers, such as exp: apply other functions to what it computes, or keep this part in head or tail"
 
 
 class Builder:
-    def __init__(self, rows, shapes, per_token=False, without_dropout=False, evaluates=False, whole=None):
+    def __init__(self, rows, shapes, per_token=False, without_dropout=False, evaluates=False, whole=None, still=()):
         """rows: most of a call. shapes: of the inputs. per_token: an input (S, F) has rows of up to S tokens; else all rows have S.
         evaluates: the module is in evaluation. whole: the graph is a network for a file: the form of its input, or of several inputs
-        a list of (name, form)."""
+        a list of (name, form). still: of a middle, for each input, whether no gradient of it is wanted; none: each is."""
         self.fields = [(whole, whole)] if isinstance(whole, str) else whole or []
-        self.rows, self.whole = rows, self.fields and self.fields[0][1]
+        self.rows, self.whole, self.still = rows, self.fields and self.fields[0][1], still
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
@@ -249,7 +258,7 @@ class Builder:
         while todo:
             number = todo.pop()
             if number < first:
-                if not self.whole:
+                if not self.whole and not (self.still and self.still[number]):
                     return True
             elif number not in seen:
                 seen.add(number)
@@ -525,10 +534,12 @@ class Builder:
 
     def own(self, a, x):
         """A module's own tensor as an operand beside x: equal for every row, or a number for each channel or feature."""
-        if not isinstance(a, Own):
+        if isinstance(a, Later) and isinstance(x, Value):
+            return a.then(self.own(a.of, x))
+        if not isinstance(a, (Own, Later)):
             return a
         if not isinstance(x, Value):
-            raise errors.config(f"{a.path}: {OWN}")
+            raise errors.config(f"{(a.of if isinstance(a, Later) else a).path}: {OWN}")
         if len(a.shape) > len(x.shape) + 1:
             raise errors.config(f"{a.path}: it has {len(a.shape)} dimensions beside {len(x.shape) + 1} with rows")
         if a.tensor.numel() == 1 and not a.learns:

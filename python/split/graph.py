@@ -7,8 +7,8 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, encoders, errors, heads, made, recurrent, reduce, texts, tracing, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, real
+from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, windows
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -288,10 +288,21 @@ def _linear(b, name, x, weight, bias=None):
     return b.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), parts, transposed=1 if isinstance(weight, Transposed) else None)
 
 
+def _by_later(b, name, x, y):
+    """x by a matrix that forward computes of one of the module's own: a copy for each row, times x, and the sum over x's features."""
+    if not isinstance(x, Value) or len(x.shape) != 1 or len(y.of.shape) != 2 or x.shape[0] != y.of.shape[0]:
+        raise errors.config(f"{name}: a product with what is computed of {y.of.path} is known on the server for rows of as many features; "
+                            "compute it as a layer does, or keep this part in head or tail")
+    by = y.then(b.each_row(_unsqueeze(b, name, y.of, 0)))
+    return reduce._sum(b, name, b.mul(name + ".each", by, _unsqueeze(b, name + ".tall", x, 2)), 1)
+
+
 def _matmul(b, name, x, y):
     """By a matrix that the module itself holds, or a product of two, or as in attention."""
     if isinstance(x, Own) and isinstance(y, Own) and len(x.shape) == len(y.shape) == 2 and x.shape[1] == y.shape[0]:
         return Factors(x, y)
+    if isinstance(y, Later):
+        return _by_later(b, name, x, y)
     if isinstance(y, Factors):
         return _matmul(b, name, _matmul(b, name + ".first", x, y.first), y.second)
     return _linear(b, name, x, _t(b, name, y)) if isinstance(y, Own) and len(y.shape) == 2 else heads.matmul(b, name, x, y)
@@ -336,10 +347,15 @@ def call_function(b, build, name, target, args, kwargs):
         _check_sizes(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
         build = _OF_HEADS.get(build, build)
-    if build not in _TAKE_OWN:
-        for own in flat:
-            if isinstance(own, Own):
-                raise errors.config(f"{own.path}: {OWN}")
+    word = target if isinstance(target, str) else getattr(target, "__name__", "")
+    deferred = None if tracing.changes(target, args, kwargs) else later.of_one(b, build, name, word, args, kwargs)
+    if deferred:
+        return deferred
+    if build in (_view, _unsqueeze) and isinstance(args[0], Later):
+        return Later(build(b, name, args[0].of, *args[1:], **kwargs), args[0].then)
+    for own in flat:
+        if isinstance(own, Own) and build not in _TAKE_OWN or isinstance(own, Later) and build not in _TAKE_LATER:
+            raise errors.config(f"{later.own_of(own).path}: {OWN}")
     try:
         y = build(b, name, *args, **kwargs)
     except (AttributeError, TypeError, ValueError, LookupError) as e:
@@ -353,6 +369,7 @@ def call_function(b, build, name, target, args, kwargs):
     return y
 
 
+_TAKE_LATER = Builder.add, Builder.sub, Builder.mul, Builder.div, _matmul
 _TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
     made._prelu, made._layer_norm, made.addcmul, _to, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
@@ -380,7 +397,7 @@ FUNCTIONS = {
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     operator.getitem: _item, "select": _select, torch.select: _select, "slice": _slice,
     "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute, "t": _t, torch.t: _t,
-    **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm"), _matmul),
+    **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm", torch.mm, "mm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
     **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, torch.stack: _stack, **windows.FUNCTIONS, **reduce.FUNCTIONS,
@@ -399,14 +416,14 @@ _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
                 "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
-                "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
+                "truediv", "pow", "square", "sigmoid", "tanh", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
 _COMPARE = {operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge}
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, operator.floordiv, operator.truediv, operator.mod, operator.neg,
                operator.pow, math.sqrt}
 _SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
-_IDS = "ids in a column of the input: keep the embedding in the head, or give its rows as numbers"
+_IDS = "ids in a column of the input: keep the embedding in the head; or give each id as n numbers, of which its own is 1 and others are 0, as splitc does with a column of texts, and write nn.Linear(n, k, bias=False) for nn.Embedding(n, k)"
 HINTS = dict.fromkeys(("long", "int", "embedding"), _IDS)
 
 
@@ -428,7 +445,7 @@ def call_module(b, build, name, m, prefix, args, kwargs):
     """Calls build, which builder_of returned; None: the module is unknown."""
     args, build = encoders.arguments(b, build, name, args, kwargs)
     aliases.check(name, args)
-    if any(isinstance(a, Own) for a in args) and build is not texts.embedding:
+    if any(isinstance(a, (Own, Later)) for a in args) and build is not texts.embedding:
         raise errors.config(f"{name}: {OWN}")
     if not build:
         raise unknown(name, type(m).__name__)

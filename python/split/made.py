@@ -270,7 +270,8 @@ def detached(b, name, x):
     made = isinstance(x, Lazy) and x.of is None  # first states of zeros
     if isinstance(x, Own) and x.learns or isinstance(x, Value) and not made and b.learns_behind(x):
         raise errors.config(f"{name}: detach() of what depends on {'a parameter' if b.whole or isinstance(x, Own) else 'the input of the middle or a parameter'}: "
-                            "the server sends a gradient through all it computes. Keep this part in the head, or leave detach() out")
+                            "the server sends a gradient through all it computes. Keep this part in the head, or leave detach() out"
+                            f"{'' if b.whole or isinstance(x, Own) else '; with input_grad=False it may detach what depends on the input alone'}")
     return x
 
 

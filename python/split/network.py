@@ -268,7 +268,7 @@ def read_network(file):
     return found
 
 
-def graph_of(module, shapes, per_token):
+def graph_of(module, shapes, per_token, still=()):
     """The builder and the output, or outputs, of a module, or of a network that was read."""
     held = vars(module).get(_HELD)
-    return held.of(shapes, per_token) if held else scripted.read(module, shapes, per_token)
+    return held.of(shapes, per_token) if held else scripted.read(module, shapes, per_token, still=still)

@@ -120,7 +120,8 @@ class RemoteModule(nn.Module):
         with plain.bare(module, fetches=resume is None), adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
-            self._builder, self._out = network.graph_of(module, shapes, lengths)
+            self._input_grads = _input_grads(input_grad, len(shapes))
+            self._builder, self._out = self._graph()
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
@@ -135,7 +136,6 @@ class RemoteModule(nn.Module):
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
                 seed = torch.initial_seed() % (1 << 53)
-            self._input_grads = _input_grads(input_grad, len(shapes))
             self._conf = {"server": server, "train.batch": self._shape[0], "train.chunks": chunks, "calls": calls,
                           **({} if seed is None else {"train.seed": seed}),
                           **({"tokens.row": self._shape[1], "tokens.chunk": self._shape[1] * -(-self._shape[0] // chunks)} if lengths else {}),
@@ -163,7 +163,10 @@ class RemoteModule(nn.Module):
 
     def _read(self):
         with plain.bare(self._module):
-            return network.graph_of(self._module, self._shapes, self._lengths)
+            return self._graph()
+
+    def _graph(self):
+        return network.graph_of(self._module, self._shapes, self._lengths, [not learns for learns in self._input_grads])
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}

@@ -255,11 +255,11 @@ def _checked(b, out, names):
     return outputs if isinstance(out, tuple) else outputs[0]
 
 
-def _both_modes(of, module, shapes, names, per_token, whole):
+def _both_modes(of, module, shapes, names, per_token, made):
     """of(builder, training) fills the builder and returns the output. The server has one graph for training and evaluation;
     only dropout and batch norms behave differently there."""
     def filled(training, **how):
-        b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, whole=whole, **how)
+        b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, **made, **how)
         out = of(b, training)
         return b, _checked(b, out, names)
 
@@ -279,7 +279,7 @@ def _both_modes(of, module, shapes, names, per_token, whole):
     return found
 
 
-def _by_fx(module, shapes, per_token, whole):
+def _by_fx(module, shapes, per_token, made):
     """A function that reads the module by torch.fx, for _both_modes()."""
     leaf = graph.builder_of(module)
     root, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
@@ -287,7 +287,7 @@ def _by_fx(module, shapes, per_token, whole):
     with tracing.unchanged(root):
         for training in (True, False):
             with tracing.mode(root, training):
-                b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, whole=whole)
+                b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, **made)
                 traced[training] = tracing.trace(root, len(shapes), graph.builder_of, graph.reader(b, root, strip))
     return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1])
 
@@ -307,18 +307,18 @@ def argument_names(module, n):
     return names
 
 
-def read(module, shapes, per_token=False, whole=None):
+def read(module, shapes, per_token=False, whole=None, still=()):
     """Returns the builder, whose params refer to the module, and the output, or a tuple of outputs. Reads by torch.fx; if that cannot
-    follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole: as Builder has it."""
+    follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole, still: as Builder has them."""
     tracing.check(module)
-    names, why = argument_names(module, len(shapes)), None
+    names, why, made = argument_names(module, len(shapes)), None, {"whole": whole, "still": still}
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            of = _by_fx(module, shapes, per_token, whole)
+            of = _by_fx(module, shapes, per_token, made)
         except errors.ConfigError as e:
             why = e
         else:
-            return _both_modes(of, module, shapes, names, per_token, whole)
+            return _both_modes(of, module, shapes, names, per_token, made)
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
@@ -328,6 +328,6 @@ def read(module, shapes, per_token=False, whole=None):
         with tracing.mode(script, training):
             return _read_script(b, script)
     try:
-        return _both_modes(of_script, module, shapes, names, per_token, whole)
+        return _both_modes(of_script, module, shapes, names, per_token, made)
     except errors.ConfigError as e:
         raise e if not why else errors.config(f"{why}. By torch.jit.script: {e}") if hasattr(why, "unrecorded") else why

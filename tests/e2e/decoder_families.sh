@@ -173,7 +173,8 @@ refused 'model_type is gemma2; known: ' gemma2 .
 refused 'model_type is gemma3; known: ' gemma3 .
 refused 'residual_multiplier is 0.22: such a network is not built here' llama '.residual_multiplier = 0.22'
 refused 'logits_scaling is 0' granite '.logits_scaling = 0'
-refused 'attn_logit_softcapping is set' gemma3_text '.attn_logit_softcapping = 50'
+other='; split.write_network of the Python package writes such a network, or RemoteModule trains it'
+refused "attn_logit_softcapping is set, which is not built here$other" gemma3_text '.attn_logit_softcapping = 50'
 refused 'rope_scaling is longrope; known: default, linear, llama3' phi3 '.rope_scaling = {type: "longrope", long_factor: [1], short_factor: [1]}'
 refused 'rope_parameters is yarn' qwen3 '.rope_parameters = {rope_type: "yarn", factor: 2}'
 refused 'rope_scaling: high_freq_factor is missing' llama '.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 1}'
@@ -181,7 +182,7 @@ refused 'rope_scaling.low_freq_factor is not below high_freq_factor' llama \
 	'.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 4, high_freq_factor: 4, original_max_position_embeddings: 32}'
 refused 'rope_scaling: factor is 0' llama '.rope_scaling = {type: "linear", factor: 0}'
 refused 'rope_parameters and rope_scaling differ' llama '.rope_scaling = {type: "linear", factor: 2} | .rope_parameters = {rope_type: "default"}'
-refused 'partial_rotary_factor is not 1' phi3 '.partial_rotary_factor = 0.75'
+refused "partial_rotary_factor is not 1, which is not built here$other" phi3 '.partial_rotary_factor = 0.75'
 refused 'layer_types, entry 1: known: full_attention' gemma3_text '.layer_types = ["full_attention", "chunked_attention", "full_attention"]'
 refused 'layer_types is no list of num_hidden_layers texts' gemma3_text '.layer_types = ["full_attention"]'
 refused 'num_key_value_heads is missing' gemma 'del(.num_key_value_heads)'

@@ -118,6 +118,23 @@ twice text "$texts}" model.tokens=12
 twice order "$texts, pad: max}"
 twice table "$row"
 
+# DeepFM of a table whose three columns of texts are features of 0 and 1: its towers meet late, so its cut is named.
+PYTHONPATH=$PYTHONPATH:$root/tests/e2e/script "$python" -W ignore - >python.log 2>&1 <<-'PYTHON' || fail "DeepFM: $(tail -n 5 python.log)"
+	import sys
+	sys.argv.append("")
+	import split, torch
+	from papers_tables import DeepFMOfOnes
+	split.write_network(DeepFMOfOnes(), torch.zeros(1, 18), "deepfm.safetensors")
+PYTHON
+mkdir bought
+awk 'BEGIN { print "user,item,place,a,b,c,label"; for (i = 0; i < 60; i++) printf "u%d,i%d,p%d,%d,%d,%d,%s\n", i % 5, int(i / 3) % 5, int(i / 7) % 5, i % 11,
+	i * 7 % 13, i * i % 17, (i % 5 + int(i / 3)) % 2 ? "no" : "yes" }' | tee bought/train.csv >bought/test.csv
+printf '%s\n' 'model: {network: deepfm.safetensors}' 'data: {kind: csv, dir: bought}' "$train" >deepfm.yaml
+refused 78 'head_end behind all layers that read the input, and tail_begin' deepfm.yaml --local
+cut=(--set head_end=cat --set tail_begin=mlp.2)
+client deepfm-local deepfm.yaml --local "${cut[@]}" && client deepfm deepfm.yaml --set server="$endpoint" "${cut[@]}" || fail "DeepFM: $(tail -n 2 deepfm*.log)"
+same_run deepfm deepfm-local 2
+
 # Two inputs: the loss of a network that has hardly learned is PyTorch's.
 i=0
 for input in width depth; do

@@ -453,3 +453,18 @@ class SegNet(nn.Module):
     def forward(self, x):
         y, i = F.max_pool2d(self.a(x), 2, return_indices=True)
         return self.o(F.max_unpool2d(y, i, 2))
+
+
+@net((5, 5, 5))
+class ScaledLast(nn.Module):
+    """A number for each channel, of images whose channels come last for a while, where all sides are equal"""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(5, 5, 3, padding=1)
+        self.s = nn.Parameter(torch.randn(5) * 0.3)
+        self.l = nn.Linear(5, 3)
+
+    def forward(self, x):
+        y = self.c(x).permute(0, 2, 3, 1) * torch.exp(self.s)
+        return self.l((y.permute(0, 3, 1, 2) * (1 + self.s.view(-1, 1, 1) ** 2)).mean((2, 3)))

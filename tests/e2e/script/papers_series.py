@@ -157,7 +157,7 @@ class NLinear(nn.Module):
         return (self.l(x.permute(0, 2, 1)).permute(0, 2, 1) + last).flatten(1)
 
 
-@net((24, 3), refused="a tensor of a module itself")
+@net((24, 3))
 class RevIn(nn.Module):
     """Kim 2022: means and deviations without gradients"""
 
@@ -425,3 +425,22 @@ class EegConformer(nn.Module):
         y = self.p(F.elu(self.c(x))).transpose(1, 2)
         y = self.e(y)
         return self.o(y.contiguous().view(x.size(0), -1))
+
+
+@net((24, 3))
+class RevInMiddle(nn.Module):
+    """The same as a middle of three dimensions, for which no head learns"""
+
+    def __init__(self):
+        super().__init__()
+        self.affine_weight = nn.Parameter(torch.ones(3))
+        self.affine_bias = nn.Parameter(torch.zeros(3))
+        self.l = nn.Linear(24, 8)
+        self.eps = 1e-5
+
+    def forward(self, x):
+        mean = torch.mean(x, dim=1, keepdim=True).detach()
+        stdev = torch.sqrt(torch.var(x, dim=1, keepdim=True, unbiased=False) + self.eps).detach()
+        x = (x - mean) / stdev * self.affine_weight + self.affine_bias
+        y = self.l(x.permute(0, 2, 1)).permute(0, 2, 1)
+        return (y - self.affine_bias) / (self.affine_weight + self.eps * self.eps) * stdev + mean

@@ -91,7 +91,7 @@ class DCN(nn.Module):
         return self.out(y)
 
 
-@net((6,), refused="ids in a column")
+@net((6,), refused="nn.Linear(n, k, bias=False) for nn.Embedding(n, k)")
 class DeepFM(nn.Module):
     """Guo 2017: columns of categories are ids in the row"""
 
@@ -107,7 +107,23 @@ class DeepFM(nn.Module):
         return fm + self.lin(x[:, 3:]) + self.mlp(torch.cat([e.flatten(1), x[:, 3:]], 1))
 
 
-@net((12,), refused="a tensor of a module itself")
+@net((18,))
+class DeepFMOfOnes(nn.Module):
+    """DeepFM as its refusal says: each column of 5 categories is 5 numbers"""
+
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.ModuleList([nn.Linear(5, 8, bias=False) for _ in range(3)])
+        self.lin = nn.Linear(3, 2)
+        self.mlp = nn.Sequential(nn.Linear(24 + 3, 16), nn.ReLU(), nn.Linear(16, 2))
+
+    def forward(self, x):
+        e = torch.stack([m(x[:, 5 * i:5 * i + 5]) for i, m in enumerate(self.emb)], 1)
+        fm = 0.5 * (e.sum(1) ** 2 - (e ** 2).sum(1)).sum(1, keepdim=True)
+        return fm + self.lin(x[:, 15:]) + self.mlp(torch.cat([e.flatten(1), x[:, 15:]], 1))
+
+
+@net((12,))
 class FM(nn.Module):
     """Rendle 2010, by squares of sums less sums of squares"""
 
@@ -120,6 +136,22 @@ class FM(nn.Module):
         a = (x @ self.v) ** 2
         b = x ** 2 @ self.v ** 2
         return self.l(x) + 0.5 * (a - b).sum(1, keepdim=True)
+
+
+@net((12,))
+class FMByNames(FM):
+    """The same by functions' names, as many packages have it, and a gate for each feature"""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Parameter(torch.randn(12))
+        self.scale = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        x = x * torch.sigmoid(self.gate)
+        a = torch.pow(torch.mm(x, self.v), 2)
+        b = torch.mm(torch.pow(x, 2), torch.square(self.v))
+        return self.l(x) + 0.5 * torch.exp(self.scale) * torch.sum(a - b, dim=1, keepdim=True)
 
 
 @net((12,))
@@ -259,3 +291,57 @@ class Product(nn.Module):
 
     def forward(self, x):
         return self.o(F.relu(x @ (self.a @ self.b) * self.s))
+
+
+@net((12,))
+class OwnFunctions(nn.Module):
+    """Functions of its own parameters, some twice, beside rows and in front of them"""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Parameter(torch.rand(12) + 0.5) for _ in range(3))
+        self.l = nn.Linear(12, 3)
+
+    def forward(self, x):
+        width = F.softplus(self.a)
+        x = (x - self.b * torch.sigmoid(self.b)) / width + 2 / self.c ** 2
+        return self.l(x * width - (1 - self.c).unsqueeze(0) * F.relu(x))
+
+
+@net((12,), refused="a tensor of a module itself")
+class OwnSoftmax(nn.Module):
+    """Weights of features that add up to 1: no function of each number alone"""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Parameter(torch.rand(12))
+        self.l = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.l(x * F.softmax(torch.exp(self.a), 0))
+
+
+@net((12,), refused="a tensor of a module itself")
+class OwnInLayer(OwnSoftmax):
+    def forward(self, x):
+        return self.l(x) + self.l(self.a ** 2)
+
+
+@net((12,), refused="a tensor of a module itself")
+class OwnOuter(OwnSoftmax):
+    """A matrix of one vector, by itself"""
+
+    def forward(self, x):
+        return self.l(x @ (self.a.view(-1, 1) * self.a.view(1, -1)))
+
+
+@net((12,), refused="a tensor of a module itself")
+class OwnDetached(OwnSoftmax):
+    def forward(self, x):
+        return self.l(x * torch.exp(self.a).detach())
+
+
+@net((12,), refused="a product with what is computed of a")
+class OwnOfRank(OwnSoftmax):
+    def forward(self, x):
+        return self.l(x) + (x * x @ self.a ** 2).unsqueeze(1)
