@@ -58,14 +58,12 @@ static int count(const struct sl_score score[SL_SCORES_MOST])
 	return n;
 }
 
-/* How bad target k is by the first metric, the larger the worse. An error that is undefined is worst; another metric is
- * undefined where a class or label does not occur, which is no fault. */
+/* How bad target k is by the first metric, the larger the worse; what is undefined is worst. */
 static double badness(const struct sl_scores *scores, const struct sl_score *score, int k)
 {
 	const double value = sl_scores_of(scores, 0, k);
-	const double bad = score->metric->lower ? value : -value;
 
-	return !isnan(value) ? bad : score->metric->lower ? INFINITY : -INFINITY;
+	return isnan(value) ? INFINITY : score->metric->lower ? value : -value;
 }
 
 /* The worst targets, the worst one first; among equals the first. */
