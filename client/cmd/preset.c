@@ -57,7 +57,7 @@ struct making {
 	const char *tokenizer, *by; /* by: data.split.by */
 	struct sl_model_takes takes;
 	struct sl_set_spec spec; /* of the data */
-	const char *label[SL_CONF_TARGETS_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX],
+	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX], *file[SL_CONF_LIST_MAX];
 	struct sl_preset_table table;
 	struct sl_preset_columns columns;
@@ -98,11 +98,11 @@ static void set_list(struct making *m, const char *key, const char *const *item,
 			(void)refuse(m, key, why);
 }
 
-static int point_to(const char **out, const char item[][SL_CONF_TEXT], int n)
+static int point_to(const char *out[SL_CONF_LIST_MAX], const struct sl_conf_list *list)
 {
-	for (int i = 0; i < n; i++)
-		out[i] = item[i];
-	return n;
+	for (int i = 0; i < list->n; i++)
+		out[i] = list->item[i];
+	return list->n;
 }
 
 /* Writes the names of the first classes, and how many more there are. */
@@ -210,7 +210,7 @@ static void take_label(struct making *m, const char *found, const char *last)
 	if (m->preset->label)
 		m->label[0] = m->preset->label;
 	else if (sl_preset_has(m->user, "data.label"))
-		m->spec.nlabels = point_to(m->label, m->user->data.label.item, m->user->data.label.n);
+		m->spec.nlabels = point_to(m->label, &m->user->data.label);
 	else if (found || m->preset->lenient || !m->columns.n)
 		m->label[0] = found ? found : last;
 	else if (!m->fail->code)
@@ -281,12 +281,9 @@ static void choose_table(struct making *m)
 		return;
 	}
 	m->spec.ignore = sl_preset_has(m->user, "data.ignore") ? m->ignore : t->ignored;
-	m->spec.nignore = m->spec.ignore == t->ignored
-				  ? t->nignored
-				  : point_to(m->ignore, m->user->data.ignore.item, m->user->data.ignore.n);
+	m->spec.nignore = m->spec.ignore == t->ignored ? t->nignored : point_to(m->ignore, &m->user->data.ignore);
 	m->spec.date = sl_preset_has(m->user, "data.dates") ? m->date : t->dates;
-	m->spec.ndates = m->spec.date == t->dates ? t->ndates
-						  : point_to(m->date, m->user->data.dates.item, m->user->data.dates.n);
+	m->spec.ndates = m->spec.date == t->dates ? t->ndates : point_to(m->date, &m->user->data.dates);
 	m->spec.fill = sl_preset_has(m->user, "data.missing") ? m->user->data.missing == SL_MISSING_MEAN : t->missing;
 }
 
@@ -308,7 +305,7 @@ static void choose_texts(struct making *m)
 	m->column[0] = columns->n ? columns->name[text] : "text";
 	set_list(m, "data.columns", m->column, 1);
 	if (sl_preset_has(m->user, "data.columns"))
-		m->spec.ncolumns = point_to(m->column, m->user->data.columns.item, m->user->data.columns.n);
+		m->spec.ncolumns = point_to(m->column, &m->user->data.columns);
 	if (!m->takes.decoder)
 		take_label(m, label < 0 ? NULL : columns->name[label],
 			   columns->n ? columns->name[columns->n - 1] : "label");
@@ -347,7 +344,7 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 	else if (!k->classes && k->input == SL_NETWORK_TOKENS)
 		choose_texts(m);
 	else if (sl_preset_has(m->user, "data.label"))
-		m->spec.nlabels = point_to(m->label, m->user->data.label.item, m->user->data.label.n);
+		m->spec.nlabels = point_to(m->label, &m->user->data.label);
 	set(m, "data.dir", m->at.dir);
 	m->spec.dir = m->at.dir;
 	if (m->fail->code || k->classes)
@@ -363,7 +360,7 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 	if (m->spec.nlabels > 1)
 		set_number(m, "model.classes", m->spec.nlabels);
 	if (m->at.files.n) {
-		m->spec.nfiles = m->spec.ntrain_files = point_to(m->file, m->at.files.item, m->at.files.n);
+		m->spec.nfiles = m->spec.ntrain_files = point_to(m->file, &m->at.files);
 		m->spec.files = m->spec.train_files = m->file;
 		set_list(m, "data.train_files", m->file, m->spec.nfiles);
 	}

@@ -7,7 +7,7 @@
 #include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 
-enum { MOST_CURVES = 20, MOST_TARGETS = 20, WORST = 5 };
+enum { MOST_CURVES = 20 };
 
 struct of_class {
 	int64_t is, said, right; /* samples: of the class; predicted as it; both */
@@ -58,41 +58,10 @@ static int count(const struct sl_score score[SL_SCORES_MOST])
 	return n;
 }
 
-/* How bad target k is by the first metric, the larger the worse; what is undefined is worst. */
-static double badness(const struct sl_scores *scores, const struct sl_score *score, int k)
-{
-	const double value = sl_scores_of(scores, 0, k);
-
-	return isnan(value) ? INFINITY : score->metric->lower ? value : -value;
-}
-
-/* The worst targets, the worst one first; among equals the first. */
-static void find_worst(const struct sl_scores *scores, const struct sl_score *score, int worst[WORST])
-{
-	double bad[WORST];
-
-	for (int k = 0; k < sl_scores_targets(scores); k++) {
-		const double own = badness(scores, score, k);
-		int at = k < WORST ? k : WORST;
-
-		for (; at > 0 && own > bad[at - 1]; at--)
-			if (at < WORST) {
-				bad[at] = bad[at - 1];
-				worst[at] = worst[at - 1];
-			}
-		if (at < WORST) {
-			bad[at] = own;
-			worst[at] = k;
-		}
-	}
-}
-
 void sl_by_target_print(const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],
 			const struct sl_set *set)
 {
-	const int n = count(score), targets = scores ? sl_scores_targets(scores) : 0;
-	const bool many = targets > MOST_TARGETS;
-	int worst[WORST] = {0};
+	const int n = count(score);
 	char text[SL_CLASS_NAME_BYTES], figure[SL_FIGURE_TEXT];
 
 	if (!has_targets(scores, n))
@@ -102,21 +71,15 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 		if (!score[i].metric->pooled)
 			printf("%20s", score[i].metric->name);
 	puts("  of");
-	if (many)
-		find_worst(scores, score, worst);
-	for (int at = 0; at < (many ? WORST : targets); at++) {
-		const int k = many ? worst[at] : at;
+	for (int k = 0; k < sl_scores_targets(scores); k++) {
+		for (int i = 0; i < n; i++) {
+			const double value = sl_scores_of(scores, i, k);
 
-		for (int i = 0; i < n; i++)
 			if (!score[i].metric->pooled)
-				printf("%20s", sl_figure_text(sl_scores_of(scores, i, k), figure));
+				printf("%20s", sl_figure_text(value, figure));
+		}
 		printf("  %s\n", sl_class_name(set, k, text));
 	}
-	for (int i = 0; i < n && many; i++)
-		if (!score[i].metric->pooled)
-			printf("%20s", sl_figure_text(score[i].value, figure));
-	if (many)
-		printf("  mean of %d\n", targets);
 }
 
 void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],

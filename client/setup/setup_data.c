@@ -17,7 +17,7 @@
 /* The arrays to which a struct sl_set_spec points. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
-		*date[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_TARGETS_MAX];
+		*date[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
 };
@@ -36,10 +36,10 @@ static const char *name_dir(const struct sl_conf_client *c, char out[PATH_MAX])
 	return out;
 }
 
-static void point_to(const char **out, const char item[][SL_CONF_TEXT], int n)
+static void point_to(const char **out, const struct sl_conf_list *list)
 {
-	for (int i = 0; i < n; i++)
-		out[i] = item[i];
+	for (int i = 0; i < list->n; i++)
+		out[i] = list->item[i];
 }
 
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
@@ -89,12 +89,12 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		spec.split = SL_SPLIT_TRAIN;
 		spec.parts = &name->parts;
 	}
-	point_to(name->file, files->item, files->n);
-	point_to(name->train, c->data.train_files.item, c->data.train_files.n);
-	point_to(name->ignore, c->data.ignore.item, c->data.ignore.n);
-	point_to(name->date, c->data.dates.item, c->data.dates.n);
-	point_to(name->column, c->data.columns.item, c->data.columns.n);
-	point_to(name->label, c->data.label.item, c->data.label.n);
+	point_to(name->file, files);
+	point_to(name->train, &c->data.train_files);
+	point_to(name->ignore, &c->data.ignore);
+	point_to(name->date, &c->data.dates);
+	point_to(name->column, &c->data.columns);
+	point_to(name->label, &c->data.label);
 	spec.about = s->recalled;
 	if (s->given && split == SL_SPLIT_TEST) {
 		spec.given = s->given;

@@ -21,7 +21,6 @@
 enum {
 	SL_CONF_TEXT = 256,
 	SL_CONF_LIST_MAX = 32,
-	SL_CONF_TARGETS_MAX = 1024, /* columns that data.label may name */
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_ALSO = 8,          /* sources in data.also */
 	SL_CONF_WHY = 320,         /* a sentence of a check */
@@ -35,12 +34,6 @@ enum {
 struct sl_conf_list {
 	int n;
 	char item[SL_CONF_LIST_MAX][SL_CONF_TEXT];
-};
-
-/* A longer list. Only common/conf's functions of keys take it for a sl_conf_list. */
-struct sl_conf_targets {
-	int n;
-	char item[SL_CONF_TARGETS_MAX][SL_CONF_TEXT];
 };
 
 /* Height and width of an image; equal if the config has one number. */
@@ -204,7 +197,7 @@ struct sl_conf_client {
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
 		char task[SL_CONF_TEXT];                         /* the task of GLUE */
-		struct sl_conf_targets label; /* tables, texts: columns of labels (texts: one); pixels: classes */
+		struct sl_conf_list label; /* tables, texts: columns of labels (texts: one); pixels: classes */
 		enum { SL_LABEL_AS_IT_IS, SL_LABEL_SCALED } scale_label; /* numbers */
 		char labels[PATH_MAX],
 			label_id[SL_CONF_TEXT];    /* pictures: a CSV file, and its column that names them */

@@ -15,7 +15,7 @@ enum sl_conf_type {
 	SL_CONF_BOOL,   /* bool */
 	SL_CONF_STRING, /* char[size] */
 	SL_CONF_CHOICE, /* an enum that counts up with `choices` */
-	SL_CONF_NAMES   /* struct sl_conf_list, or sl_conf_targets; `size` tells them apart */
+	SL_CONF_NAMES   /* struct sl_conf_list */
 };
 
 struct sl_conf_key {

@@ -14,24 +14,6 @@ static void *field(const struct sl_conf_key *key, const void *conf)
 	return (char *)conf + key->offset;
 }
 
-/* The value of a key of names, whatever its length. */
-struct items {
-	int *n;
-	char (*item)[SL_CONF_TEXT];
-	int most;
-};
-
-static int most_items(const struct sl_conf_key *key)
-{
-	return (int)((key->size - offsetof(struct sl_conf_list, item)) / SL_CONF_TEXT);
-}
-
-static struct items items_of(const struct sl_conf_key *key, void *value)
-{
-	return (struct items){value, (char(*)[SL_CONF_TEXT])((char *)value + offsetof(struct sl_conf_list, item)),
-			      most_items(key)};
-}
-
 static const char *bytes_text(int64_t n, char out[32])
 {
 	static const char *const unit[] = {"", " KiB", " MiB", " GiB"};
@@ -85,7 +67,7 @@ const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF
 				       key->choices[i]);
 		break;
 	case SL_CONF_NAMES:
-		snprintf(out, SL_CONF_WHY, "a list of at most %d texts of at most %d bytes", most_items(key),
+		snprintf(out, SL_CONF_WHY, "a list of at most %d texts of at most %d bytes", SL_CONF_LIST_MAX,
 			 SL_CONF_TEXT - 1);
 		break;
 	}
@@ -197,13 +179,13 @@ static const char *set_string(const struct sl_conf_key *key, void *conf, const c
 
 const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
 {
-	const struct items list = items_of(key, field(key, conf));
+	struct sl_conf_list *list = field(key, conf);
 
-	if (*list.n == list.most)
-		return sl_conf_say(why, why, "must have at most %d items", list.most);
+	if (list->n == SL_CONF_LIST_MAX)
+		return sl_conf_say(why, why, "must have at most %d items", SL_CONF_LIST_MAX);
 	if (check_text(text, SL_CONF_TEXT, why) || (key->check && key->check(text, why)))
 		return why;
-	memcpy(list.item[(*list.n)++], text, strlen(text) + 1);
+	memcpy(list->item[list->n++], text, strlen(text) + 1);
 	return NULL;
 }
 
@@ -257,9 +239,10 @@ static void strip(const char **text, size_t *len)
 /* Reads "A, B", or as YAML has it [A, "B"]. */
 static const char *set_names(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
 {
+	struct sl_conf_list *list = field(key, conf);
 	const char *end = text + strlen(text);
 
-	memset(field(key, conf), 0, key->size);
+	memset(list, 0, sizeof *list);
 	if (*text == '[' && end[-1] == ']') {
 		text++;
 		end--;
@@ -373,7 +356,7 @@ static void print_text(const char *text, FILE *file)
 void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file)
 {
 	const void *value = field(key, conf);
-	const struct items list = key->type == SL_CONF_NAMES ? items_of(key, (void *)value) : (struct items){NULL};
+	const struct sl_conf_list *list = value;
 	const struct sl_conf_size *size = value;
 	char text[32];
 
@@ -403,14 +386,14 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 		fputs(key->choices[*(const int *)value], file);
 		break;
 	case SL_CONF_NAMES:
-		if (key->or_one && *list.n == 1) {
-			print_text(list.item[0], file);
+		if (key->or_one && list->n == 1) {
+			print_text(list->item[0], file);
 			break;
 		}
 		fputc('[', file);
-		for (int i = 0; i < *list.n; i++) {
+		for (int i = 0; i < list->n; i++) {
 			fputs(i ? ", " : "", file);
-			print_text(list.item[i], file);
+			print_text(list->item[i], file);
 		}
 		fputc(']', file);
 		break;
