@@ -13,7 +13,7 @@
 #include "common/weights/safetensors.h"
 #include "tests/sim/sim.h"
 
-enum { ROWS_MOST = 64, SETS_MOST = 32 };
+enum { ROWS_MOST = 128, SETS_MOST = 32 };
 
 struct outcome {
 	uint64_t weights; /* a hash; 0: there are none */
