@@ -236,6 +236,40 @@ enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call
 	return SL_OK;
 }
 
+struct check {
+	struct sl_tiled *t;
+	int width;
+	uint16_t mask, most;
+};
+
+static void check_block(void *arg, int64_t block, int worker)
+{
+	const struct check *c = arg;
+	struct sl_tiled *t = c->t;
+	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(t, first), end;
+	uint16_t code[SL_CODEC_TILE], most = 0;
+
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		t->env.loops->unpack(t->in + first * c->width / 8, end - first, c->width, code);
+		for (int64_t i = 0; i < end - first; i++)
+			most = (code[i] & c->mask) > most ? code[i] & c->mask : most;
+	}
+	if (most > c->most)
+		atomic_store_explicit(&t->bad, true, memory_order_relaxed);
+}
+
+bool sl_tiled_check(struct sl_tiled *t, struct sl_bytes in, int width, uint16_t mask, uint16_t most)
+{
+	struct check c = {t, width, mask, most};
+
+	t->in = in.data + (size_t)t->heads * t->kind->head_bytes;
+	t->bad = false;
+	if (most != mask)
+		sl_pool_run(t->env.pool, sl_codec_blocks(t->groups.n), check_block, &c);
+	return !t->bad;
+}
+
 void sl_tiled_decode(struct sl_tiled *t, struct sl_bytes in, float *x)
 {
 	t->heads_in = in.data;

@@ -116,6 +116,9 @@ struct sl_tiled_kind {
  * NONFINITE. */
 enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call, const float *x, bool measured,
 			    struct sl_buf *out, size_t bytes);
+/* The same fields are set. Whether each of the codes behind the heads of the payload, of `width` bits, has at most
+ * `most` in the bits of `mask`. */
+bool sl_tiled_check(struct sl_tiled *t, struct sl_bytes in, int width, uint16_t mask, uint16_t most);
 /* The same fields are set, and the payload has been checked. */
 void sl_tiled_decode(struct sl_tiled *t, struct sl_bytes in, float *x);
 /* Calls fn for 0 … count-1, piece by piece, on this thread; a worker's job gives way between pieces. */

@@ -219,29 +219,6 @@ static const struct sl_tiled_kind tiled = {
 	.decode = decode_tile,
 };
 
-static bool check_tile(const struct levels *l, int64_t first, int64_t stop, uint16_t *code)
-{
-	uint32_t most = 0, mask = (1u << l->bits) - 1;
-
-	l->t.env.loops->unpack(l->t.in + first * (l->bits + 1) / 8, stop - first, l->bits + 1, code);
-	for (int64_t i = 0; i < stop - first; i++)
-		most = (code[i] & mask) > most ? code[i] & mask : most;
-	return most <= l->q;
-}
-
-static void check_block(void *arg, int64_t block, int worker)
-{
-	struct levels *l = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(&l->t, first), end;
-	uint16_t code[SL_CODEC_TILE];
-
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		if (!check_tile(l, first, end, code))
-			atomic_store_explicit(&l->t.bad, true, memory_order_relaxed);
-	}
-}
-
 static void set_groups(struct levels *l, const struct sl_extent *xs)
 {
 	sl_groups_set(&l->t.groups, sl_shape_count(&xs->shape), l->bucket);
@@ -285,11 +262,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g of bucket %lld", (double)scale,
 					   (long long)g);
 	}
-	l->t.in = in.data + l->t.heads * SCALE_BYTES;
-	l->t.bad = false;
-	if (l->q != (1u << l->bits) - 1)
-		sl_pool_run(l->t.env.pool, sl_codec_blocks(n), check_block, l);
-	if (l->t.bad)
+	if (!sl_tiled_check(&l->t, in, l->bits + 1, (uint16_t)((1u << l->bits) - 1), l->q))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %d", l->q);
 	sl_tiled_decode(&l->t, in, x);
 	return SL_OK;

@@ -208,6 +208,14 @@ static inline void sl_codec_settle(const struct sl_codec_loops *loops)
 		loops->settle();
 }
 
+/* Bits that a code of quant has in its payload. whole: bytes are compressed afterwards, and no code lies across two. */
+static inline int sl_code_width(int bits, bool whole)
+{
+	if (!whole || bits < 3)
+		return bits;
+	return bits <= 4 ? 4 : bits <= 8 ? 8 : 16;
+}
+
 static inline int64_t sl_packed_bytes(int64_t n, int bits)
 {
 	return (n * bits + 7) / 8;

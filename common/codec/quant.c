@@ -72,14 +72,9 @@ static bool by_token(const double *arg, int64_t features)
 	return arg[BLOCK] != 0 && features % (int64_t)arg[BLOCK] == 0 && arg[ROUND] == ROUND_NEAREST;
 }
 
-/* Bits of a code in the payload. */
 static int code_width(const double *arg)
 {
-	const int bits = (int)arg[BITS];
-
-	if (arg[PACKED] == 0 || bits < 3)
-		return bits;
-	return bits <= 4 ? 4 : bits <= 8 ? 8 : 16;
+	return sl_code_width((int)arg[BITS], arg[PACKED] != 0);
 }
 
 /* Elements of a group; 0: one group. For samples of one length. */
@@ -390,24 +385,6 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	return err ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
 }
 
-/* Notes in t.bad whether a code of the block has more than `bits` bits. */
-static void check_block(void *arg, int64_t block, int worker)
-{
-	struct quant *q = arg;
-	const int64_t n = q->t.groups.n;
-	int64_t first = block * SL_CODEC_BLOCK, stop = first + SL_CODEC_BLOCK < n ? first + SL_CODEC_BLOCK : n, end;
-	uint16_t code[SL_CODEC_TILE], seen = 0;
-
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		q->t.env.loops->unpack(q->t.in + first * q->width / 8, end - first, q->width, code);
-		for (int64_t i = 0; i < end - first; i++)
-			seen |= code[i];
-	}
-	if (seen >> q->bits != 0)
-		atomic_store_explicit(&q->t.bad, true, memory_order_relaxed);
-}
-
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 			  const struct sl_extent *xs, struct sl_fail *fail)
 {
@@ -430,11 +407,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",
 					   (double)range[0], (double)range[1], (long long)g);
 	}
-	q->t.in = in.data + q->t.heads * RANGE_BYTES;
-	q->t.bad = false;
-	if (q->width > q->bits)
-		sl_pool_run(q->t.env.pool, sl_codec_blocks(q->t.groups.n), check_block, q);
-	if (q->t.bad)
+	if (!sl_tiled_check(&q->t, in, q->width, (uint16_t)((1u << q->width) - 1), (uint16_t)((1u << q->bits) - 1)))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: a code is above %d", (1 << q->bits) - 1);
 	q->t.key = sl_codec_key(q->t.env.seed, q->t.env.dir, call, SL_STAGE_QUANTIZER);
 	sl_tiled_decode(&q->t, in, x);

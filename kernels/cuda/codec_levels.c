@@ -65,8 +65,7 @@ static enum sl_err open_codes(void **state, const struct sl_stage_env *env, cons
 
 struct cu_codes cu_quant_codes(const double *arg)
 {
-	const int bits = (int)arg[QUANT_BITS], whole = bits <= 4 ? 4 : bits <= 8 ? 8 : 16;
-	const int width = arg[QUANT_PACKED] != 0 && bits > 2 ? whole : bits;
+	const int bits = (int)arg[QUANT_BITS], width = sl_code_width(bits, arg[QUANT_PACKED] != 0);
 
 	return (struct cu_codes){.kind = arg[QUANT_ROUND] == ROUND_NEAREST ? CU_CODE_NEAREST : CU_CODE_STOCHASTIC,
 				 .dither = arg[QUANT_ROUND] == ROUND_DITHER,
