@@ -440,12 +440,15 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	const uint64_t idle = look_for_idle(g);
-	const int owed = find_owed(g), here = owed < 0 ? too_few(g) : -1;
-	const uint64_t ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
 	char missing[sizeof g->waits] = "", text[48];
+	uint64_t ends_at;
+	int owed, here;
 
-	if (idle || owed >= 0 || here >= 0)
+	(void)look_for_idle(g);
+	owed = find_owed(g);
+	here = owed < 0 ? too_few(g) : -1;
+	ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
+	if (owed >= 0 || here >= 0)
 		(void)list_missing(g, missing, sizeof missing);
 	if (strcmp(missing, g->waits) == 0)
 		return;
