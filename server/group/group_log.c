@@ -145,10 +145,17 @@ static enum sl_err put_absence(const struct sl_group_log *l, int member, uint64_
 	return err;
 }
 
-/* The first return of the member from entry *i on. */
+/* It came before a step that is not done yet, with the group's head and tail: no step so far differs by it. */
+static bool changes_nothing(const struct sl_group_log *l, const struct sl_group_return *back)
+{
+	return back->own == SL_GROUP_GIVEN && back->step == l->end;
+}
+
+/* The first return of the member from entry *i on that the list tells of. */
 static const struct sl_group_return *next_return(const struct sl_group_log *l, int member, size_t *i)
 {
-	while (*i < l->n_back && (l->back[*i].member != member || l->back[*i].own == SL_GROUP_ALONE))
+	while (*i < l->n_back && (l->back[*i].member != member || l->back[*i].own == SL_GROUP_ALONE ||
+				  changes_nothing(l, &l->back[*i])))
 		++*i;
 	return *i < l->n_back ? &l->back[*i] : NULL;
 }

@@ -91,6 +91,18 @@ static void a_member_comes_back_without_a_missed_step(void **state)
 	assert_int_equal(sl_group_log_missed(&sample, 2), 0);
 }
 
+/* Nothing follows from it yet. So members that left before have the same list as one that comes at the end. */
+static void a_member_comes_behind_the_last_step(void **state)
+{
+	steps(1200, "012");
+	comes(2, SL_GROUP_GIVEN);
+	list_is("");
+	comes(1, 1100);
+	list_is("1:1201-1200@1100");
+	steps(1, "012");
+	list_is("1:1201-1200@1100,2:1201-1200");
+}
+
 static void a_member_goes_on_with_its_own(void **state)
 {
 	steps(702, "012");
@@ -310,6 +322,7 @@ int main(void)
 		CASE(a_member_is_away_and_comes_back),
 		CASE(a_late_member_goes_away),
 		CASE(a_member_comes_back_without_a_missed_step),
+		CASE(a_member_comes_behind_the_last_step),
 		CASE(a_member_goes_on_with_its_own),
 		CASE(a_member_never_comes),
 		CASE(a_member_begins_later),
