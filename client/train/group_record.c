@@ -31,6 +31,15 @@ bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT])
 	return out[0];
 }
 
+bool sl_group_record_is_unkept(const char *text)
+{
+	json_t *record = sl_group_record_read(text);
+	const bool unkept = json_is_true(json_object_get(record, "unkept"));
+
+	json_decref(record);
+	return unkept;
+}
+
 static double part_of(const json_t *record, size_t k)
 {
 	const json_t *member = json_array_get(json_object_get(record, "members"), k);

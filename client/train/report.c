@@ -73,6 +73,10 @@ static void take_record(struct sl_training_link *link, const char *now)
 
 	if (!copy)
 		return;
+	if (!link->record && sl_group_record_is_unkept(copy))
+		sl_log(SL_LOG_WARN, "group-unkept",
+		       "the server keeps no checkpoint of the group: it begins anew if the server dies or all members "
+		       "leave. The server needs a store, and members train.checkpoint_every above 0");
 	free(link->record);
 	link->record = copy;
 	if (sl_group_record_waits(copy, waits))

@@ -154,8 +154,8 @@ static bool changes_nothing(const struct sl_group_log *l, const struct sl_group_
 /* The first return of the member from entry *i on that the list tells of. */
 static const struct sl_group_return *next_return(const struct sl_group_log *l, int member, size_t *i)
 {
-	while (*i < l->n_back && (l->back[*i].member != member || l->back[*i].own == SL_GROUP_ALONE ||
-				  changes_nothing(l, &l->back[*i])))
+	while (*i < l->n_back &&
+	       (l->back[*i].member != member || l->back[*i].own == SL_GROUP_ALONE || changes_nothing(l, &l->back[*i])))
 		++*i;
 	return *i < l->n_back ? &l->back[*i] : NULL;
 }

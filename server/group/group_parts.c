@@ -24,8 +24,8 @@ static double rows_percent(const struct sl_group *g, int k)
 }
 
 /* The record as JSON: {"steps": 12, "least": 0.9, "absent": "1:3", "members": [{"steps": 12, "rows": 50.0}, …]}, with
- * "off": true for a member that was taken off the list, and "waits": "2" while it waits for that one. NULL: no memory.
- * The caller frees it. */
+ * "off": true for a member that was taken off the list, "waits": "2" while it waits for that one, and "unkept": true if
+ * no checkpoint holds the group's state. NULL: no memory. The caller frees it. */
 static char *write_record(const struct sl_group *g)
 {
 	struct sl_buf absent = {0};
@@ -37,9 +37,10 @@ static char *write_record(const struct sl_group *g)
 							 round(10 * rows_percent(g, k)) / 10, "off",
 							 sl_group_is_off(g, k) ? json_true() : NULL));
 	if (!sl_group_log_text(&g->log, g->n, &absent))
-		root = json_pack("{sIsfsssOso*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
+		root = json_pack("{sIsfsssOso*so*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
 				 "absent", (const char *)absent.data, "members", members, "waits",
-				 g->waits[0] ? sl_json_text(g->waits) : NULL);
+				 g->waits[0] ? sl_json_text(g->waits) : NULL, "unkept",
+				 g->t.keeps ? NULL : json_true());
 	out = sl_json_dump(root, JSON_COMPACT);
 	json_decref(members);
 	json_decref(root);

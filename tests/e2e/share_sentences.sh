@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What members of a group hear where something was put back, lost or mixed up: an older copy of the server's store; a
-# lost log.dir in a vertical group; another share.secret. Each sentence names the cause, and what would be right.
+# lost log.dir in a vertical group; another share.secret; a server that keeps nothing. Each sentence names the cause, and what would be right.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -66,4 +66,22 @@ begin_party A lost
 ends_with "$client_pid" 78 $patience 'lost: the party without its files'
 hears lost-A 'goes on with that run.s log.dir; if it is lost, all members begin anew with --fresh, and another client needs another number'
 end_process "$pid_b"
+
+# unkept GROUP WARNINGS [argument]…: members and server warn so often that nothing is kept.
+unkept() {
+	local k log
+	group=$1
+	for k in 0 1; do member $k --set train.max_steps=8 "${@:3}"; done
+	for k in 0 1; do ends_with "${pid[k]}" 0 $patience "$group, member $k"; done
+	for log in "$group-0" "$group-1" "$serving"; do
+		[ "$(grep -c 'group-unkept: ' "$tmp/$log.log")" = "$2" ] || fail "$group: $log warns $(grep -c 'group-unkept: ' "$tmp/$log.log") times that nothing is kept"
+	done
+}
+serving=serving
+unkept kept 0
+unkept no-checkpoints 1 --set train.checkpoint_every=0
+end_process "$server_pid"
+serving=bare
+start_server bare "listen=$endpoint" store=
+unkept no-store 1
 echo "share_sentences: ok"
