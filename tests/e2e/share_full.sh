@@ -31,6 +31,9 @@ for k in 0 1; do stands_at "member-$k" client.apply "${pid[k]}"; done
 fill
 for k in 0 1; do let_go "member-$k"; done
 says 'full, step 32: .*\(is full: it has [0-9]* bytes free\|No space left on device\)'
+for k in 0 1; do
+	wait_for "member $k does not hear that the last state is not stored" grep -q '^WARN last-state: the server could not keep its side; its log says why: this member writes its model, and ends once the server.s store, if it has one, holds the last state$' "$tmp/member-$k.log"
+done
 rm "$tmp/small/filler"
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k"; done
 grep -v '^train' "$tmp/member-0.log" "$tmp/serving.log"
