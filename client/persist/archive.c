@@ -16,7 +16,8 @@ struct sl_archive {
 	void *arg;
 	uint64_t file[SL_LAST_RUN_STEPS]; /* steps of the good files, newest first */
 	int n_file;
-	int confirmed;    /* files written so far behind step 0 of which the server has its side */
+	int confirmed; /* steps behind 0 whose file was written, and of which the server has its side */
+	uint64_t last_confirmed;
 	uint64_t back_to; /* the run went back to this step, and abandoned later files; UINT64_MAX: it did not */
 	bool back_sure;   /* back_to is no mistake, even if it is step 0 */
 	struct sl_checkpoint_state status;
@@ -67,6 +68,7 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 	a->back_sure = sure;
 	a->leaving = false;
 	a->confirmed = step ? a->confirmed : 0;
+	a->last_confirmed = step < a->last_confirmed ? step : a->last_confirmed;
 	if (!step && !sure)
 		return;
 	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, step);
@@ -138,7 +140,10 @@ static void write_done(struct sl_job *job)
 	}
 	a->tries = 0;
 	add_file(a, a->state.step);
-	a->confirmed += a->sure && a->state.step;
+	if (a->sure && a->state.step > a->last_confirmed) { /* the file of a pause may be written again */
+		a->last_confirmed = a->state.step;
+		a->confirmed++;
+	}
 	sl_checkpoint_good(&a->status, a->state.step);
 	/* If the run went back during the write, the new file may be of a later step, and has to go. */
 	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
@@ -192,6 +197,7 @@ void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n, int con
 	memcpy(a->file, step, (size_t)n * sizeof step[0]);
 	a->n_file = n;
 	a->confirmed = confirmed;
+	a->last_confirmed = n && confirmed ? step[0] : 0;
 	sl_checkpoint_good(&a->status, sl_archive_newest(a));
 }
 

@@ -182,6 +182,26 @@ static enum sl_err take_complete(struct sl_group *g, uint64_t step, struct sl_fa
 	return lacks;
 }
 
+static bool all_hold(const struct sl_group *g, uint64_t step)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->seat[k].m && !sl_hello_holds(sl_group_hello(g, k), step))
+			return false;
+	return true;
+}
+
+/* Each step needs all, and a member was killed before its first file was on its disk. It has lost nothing that it had,
+ * and all can still begin anew: so they do, and the kill changes no bit. */
+static bool comes_before_its_first(const struct sl_group *g, uint64_t step)
+{
+	bool some = false;
+
+	for (int k = g->first; k < g->end; k++)
+		some = some ||
+		       (g->seat[k].m && !g->trunk.r.seat[k].has_files && !sl_hello_holds(sl_group_hello(g, k), step));
+	return some && sl_trunk_needs_all(&g->t) && all_hold(g, 0);
+}
+
 /* Takes up the newest complete checkpoint; *step 0: there is none. */
 static enum sl_err take_newest(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
@@ -190,8 +210,11 @@ static enum sl_err take_newest(struct sl_group *g, uint64_t *step, struct sl_fai
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	*step = UINT64_MAX;
 	while (g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, step)) {
-		enum sl_err err = take_complete(g, *step, fail);
+		enum sl_err err;
 
+		if (comes_before_its_first(g, *step))
+			continue;
+		err = take_complete(g, *step, fail);
 		if (!err || !sl_trunk_passes_over(err, *step, whose, fail))
 			return err;
 	}
@@ -269,14 +292,6 @@ static enum sl_err choose_complete(struct sl_group *g, uint64_t *step, struct sl
 }
 
 /* ---- steps that all hold */
-
-static bool all_hold(const struct sl_group *g, uint64_t step)
-{
-	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].m && !sl_hello_holds(sl_group_hello(g, k), step))
-			return false;
-	return true;
-}
 
 static void begin_branch(struct sl_group *g)
 {

@@ -140,3 +140,6 @@ CASE("private", 9300078, "1,2,3,4,5,6",
 CASE("vertical-three", 32008016, "2,3,4",
      "all went on from a checkpoint of which one member had only its state, not its file: another one died before its "
      "next file was written, and none was left that all held")
+CASE("sync", 81037, "1,2,3,4",
+     "a member was killed before its first file was on its disk, and got head and tail where all could begin anew; "
+     "another one counted a file twice, and took its first state for given up")
