@@ -11,6 +11,7 @@
 #include "common/base/wrap.h"
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
+#include "common/conf/named_codecs.h"
 #include "common/telemetry/json.h"
 #include "common/weights/safetensors.h"
 #include "kernels/cpu/cpu.h"
@@ -326,6 +327,19 @@ static void list_codecs(void)
 				 SL_WRAP_WIDTH);
 }
 
+static const char *const dirs[] = {"head_act", "mid_act", "mid_grad", "head_grad"};
+
+static void list_named(void)
+{
+	printf("\nBy name, as in `codec: small`:\n%-9s %-9s %-10s %s\n", "name", "data", "tensor", "codec");
+	for (const struct sl_named_codecs *n = sl_named_codecs; n->name; n++)
+		for (int of = 0; of < SL_CODECS_OF_COUNT; of++)
+			for (int dir = 0; dir < 4 && (dir == 0 || n->codec[of][0]); dir++)
+				printf("%-9s %-9s %-10s %s\n", dir || of ? "" : n->name,
+				       dir ? "" : sl_codecs_of_names[of], n->codec[of][0] ? dirs[dir] : "all",
+				       n->codec[of][0] ? n->codec[of][dir] : "none");
+}
+
 static void list_json(void)
 {
 	json_t *list = json_array();
@@ -348,5 +362,7 @@ int splitc_codecs(int argc, char **argv)
 	if (o.shape || o.threads || o.n_positional)
 		return sl_options_missing(&o, "--measure");
 	(o.json ? list_json : list_codecs)();
+	if (!o.json)
+		list_named();
 	return 0;
 }

@@ -264,6 +264,14 @@ void sl_last_run_explain(struct sl_fail *fail)
 			why.text);
 }
 
+void sl_last_run_say_unkept(const struct sl_fail *why, bool waits)
+{
+	sl_log(SL_LOG_WARN, "last-state", "%s: %s", why->text,
+	       waits ? "this member writes its model, and ends once the server's store, if it has one, holds the last "
+		       "state"
+		     : "the run cannot be made longer by --resume");
+}
+
 bool sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 {
 	uint64_t left = UINT64_MAX;
@@ -274,7 +282,7 @@ bool sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 	if (keep)
 		sl_checkpoint_only(dir, SL_CHECKPOINT_CLIENT, step);
 	if (keep && sl_checkpoint_rename(dir, SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE, step, &fail) != SL_OK) {
-		sl_log(SL_LOG_WARN, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+		sl_last_run_say_unkept(&fail, false);
 		keep = false;
 	}
 	sl_checkpoint_only(dir, SL_CHECKPOINT_DONE, keep ? step : UINT64_MAX);

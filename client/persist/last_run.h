@@ -45,6 +45,8 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 
 /* The server refused to make a finished run longer, for the reason in *fail: adds what the user can do. */
 void sl_last_run_explain(struct sl_fail *fail);
+/* Logs that the state behind the last step was not kept, and what follows; waits: of a group's member. */
+void sl_last_run_say_unkept(const struct sl_fail *why, bool waits);
 /* The run is done: removes its checkpoints. With `keep` the one of `step`, its last state, is renamed instead; without
  * it the session's secret goes too. False: one could not be removed, so the run does not pass for done. */
 bool sl_last_run_finish(const char *dir, uint64_t step, bool keep);

@@ -1,4 +1,5 @@
 /* Actions of a run that goes on: batches, steps, links. */
+#include "client/persist/last_run.h"
 #include "client/train/drive_parts.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -269,7 +270,7 @@ static void keep_end(struct drive *d)
 	struct sl_fail why;
 
 	if (!sl_recover_busy_ms(d->recover) && sl_recover_keep_done(d->recover, d->remote, d->run, &why))
-		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", why.text);
+		sl_last_run_say_unkept(&why, false);
 }
 
 /* A member's Fetch after its last step tells the server that the member's state is on its disk; so this writes it

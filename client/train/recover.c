@@ -480,13 +480,8 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		      ? begin_write(r, remote, run, false, &fail)
 		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
 	r->asked = err || ahead ? r->asked : step;
-	if (err && step == sl_training_state(run).total_steps && r->setup->conf->agreed.share.group[0]) {
-		sl_log(SL_LOG_WARN, "last-state",
-		       "%s: this member writes its model, and ends once the server's store, if it has one, holds the "
-		       "last state",
-		       fail.text);
-	} else if (err && step == sl_training_state(run).total_steps) { /* the run still writes its model */
-		sl_log(SL_LOG_INFO, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
+	if (err && step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
+		sl_last_run_say_unkept(&fail, r->setup->conf->agreed.share.group[0]);
 	} else if (err) {
 		sl_archive_miss(r->archive, step, &fail);
 		r->events.missed(r->arg, &fail, false);

@@ -5,6 +5,7 @@
 
 #include "common/conf/check.h"
 #include "common/conf/check_keys.h"
+#include "common/conf/named_codecs.h"
 
 static const char *key_at(int i)
 {
@@ -517,6 +518,18 @@ static const char *check_link(const struct sl_conf_link *link, char why[SL_CONF_
 	return NULL;
 }
 
+/* Names of codecs become what they stand for: the server and the log know only that. */
+static void name_codecs(struct sl_conf_client *c)
+{
+	for (int dir = 0; dir < 4; dir++) {
+		char *codec = c->agreed.codec[dir];
+		const char *is = sl_named_codec(codec, c->data.kind, dir);
+
+		if (is != codec)
+			snprintf(codec, sizeof c->agreed.codec[dir], "%s", is);
+	}
+}
+
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
@@ -533,6 +546,7 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		c->agreed.share.ends = SL_ENDS_PRIVATE;
 	if (c->model.task != SL_CONF_CLASSES && !line_of(c, "model.classes"))
 		c->model.classes = c->data.label.n;
+	name_codecs(c);
 	if (!blame)
 		blame = check_lora(c, why);
 	if (!blame)

@@ -89,6 +89,9 @@ grep -q '^input \[4,64,64,3\]' "$tmp/file.out" || fail "the tensors of a file"
 "$SPLITC" codecs --measure --shape 4,7,7,16 none 'topk:0.2,ef=true|quant:8|zstd:12' >"$tmp/table.out" 2>"$tmp/made.log" || fail "status $?"
 grep -qE '^ {24} +[0-9]+ ' "$tmp/table.out" || fail "a codec too long for its column: $(cat "$tmp/table.out")"
 "$SPLITC" codecs >"$tmp/list.out"
+mapfile -t named < <(sed '1,/^name /d' "$tmp/list.out" | awk '{ print $NF }')
+[ ${#named[@]} = 27 ] || fail "${#named[@]} codecs by name"
+"$SPLITC" codecs --measure --shape 4,7,7,64 "${named[@]}" >"$tmp/named.out" 2>"$tmp/named.log" || fail "a codec by name is none: $(cat "$tmp/named.log")"
 for table in file table list; do fits "$tmp/$table.out"; done
 rc=0
 "$SPLITC" codecs --measure --shape 0,4 2>"$tmp/bad.log" || rc=$?

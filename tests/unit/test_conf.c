@@ -1,6 +1,7 @@
 /* Both configs: defaults, ready examples, every kind of error with its place, --set, and print → load → print. */
 
 #include "common/conf/conf.h"
+#include "common/conf/named_codecs.h"
 #include "tests/support/unit.h"
 
 #define BASE "model: {name: mobilenet_v2}\ndata: {dir: data}\n"
@@ -130,6 +131,26 @@ static void codec_for_all_or_each(void **state)
 	assert_int_equal(parse(&c, BASE "codec: quant:8\n", "codec.head_grad=f16", &fail), SL_OK);
 	assert_string_equal(c.agreed.codec[2], "quant:8");
 	assert_string_equal(c.agreed.codec[3], "f16");
+}
+
+/* What a name stands for depends on the kind of the data; a tensor's own codec has the last word. */
+static void codec_by_name(void **state)
+{
+	struct sl_conf_client c;
+	struct sl_fail fail;
+
+	assert_int_equal(parse(&c, BASE "codec: small\n", NULL, &fail), SL_OK);
+	assert_string_equal(c.agreed.codec[0], "quant:8|zstd");
+	assert_string_equal(c.agreed.codec[2], "quant:8,round=stochastic|zstd");
+	assert_int_equal(parse(&c, BASE "codec: {head_act: smallest}\n", NULL, &fail), SL_OK);
+	assert_string_equal(c.agreed.codec[0], "topk:0.5|quant:8|zstd");
+	assert_string_equal(c.agreed.codec[1], "none");
+	assert_string_equal(sl_named_codec("small", SL_DATA_CSV, 0), "quant:8");
+	assert_string_equal(sl_named_codec("small", SL_DATA_TEXT, 0), "quant:4,block=64|zstd:19");
+	assert_string_equal(sl_named_codec("quant:8", SL_DATA_TEXT, 0), "quant:8");
+	assert_int_equal(parse(&c, BASE "codec: exact\n", "codec.mid_act=f16", &fail), SL_OK);
+	assert_string_equal(c.agreed.codec[0], "none");
+	assert_string_equal(c.agreed.codec[1], "f16");
 }
 
 static void faults_in_files(void **state)
@@ -801,6 +822,7 @@ int main(void)
 		cmocka_unit_test(values_and_places),
 		cmocka_unit_test(steps_with_commas),
 		cmocka_unit_test(codec_for_all_or_each),
+		cmocka_unit_test(codec_by_name),
 		cmocka_unit_test(faults_in_files),
 		cmocka_unit_test(faults_in_sets),
 		cmocka_unit_test(lists_and_texts_end),
