@@ -27,23 +27,20 @@ enum { ROW_TOKENS = 128, NAMED = 5 };
 
 /* Keys that a task usually has. */
 enum { OF_PICTURES, OF_TABLES, OF_TEXTS, OF_DECODERS, MOST_USUAL = 16 };
+#define SMALL "codec.head_act=small", "codec.mid_act=small", "codec.mid_grad=small", "codec.head_grad=small"
 /* clang-format off */
 static const char *const usual_keys[][MOST_USUAL] = {
 	[OF_PICTURES] = {"train.chunks=4", "train.epochs=2", "train.optimizer.kind=sgd", "train.optimizer.lr=0.1",
 		"train.optimizer.momentum=0.9", "train.optimizer.weight_decay=0.0001", "train.optimizer.nesterov=true",
-		"train.schedule.kind=cosine", "train.schedule.warmup_epochs=0.5", "codec.head_act=quant:8",
-		"codec.mid_act=quant:8", "codec.mid_grad=quant:8,round=stochastic",
-		"codec.head_grad=quant:8,round=stochastic", "threads=1"},
+		"train.schedule.kind=cosine", "train.schedule.warmup_epochs=0.5", SMALL, "threads=1"},
 	[OF_TABLES] = {"train.batch=32", "train.epochs=20", "train.optimizer.kind=adam", "train.optimizer.lr=0.003", "threads=1"},
 	[OF_TEXTS] = {"train.batch=32", "train.chunks=4", "train.epochs=3", "train.optimizer.kind=adamw",
 		"train.optimizer.lr=2e-5", "train.optimizer.eps=1e-6", "train.optimizer.weight_decay=0.01",
 		"train.schedule.kind=polynomial", "train.schedule.warmup_epochs=0.3", "train.keep_best=true",
-		"codec.head_act=quant:8", "codec.mid_act=quant:8", "codec.mid_grad=quant:8,round=stochastic",
-		"codec.head_grad=quant:8,round=stochastic"},
+		SMALL},
 	[OF_DECODERS] = {"model.head=causal_lm", "train.batch=8", "train.chunks=4", "train.epochs=3",
 		"train.optimizer.kind=adamw", "train.optimizer.lr=1e-4", "train.schedule.kind=cosine",
-		"train.schedule.warmup_epochs=0.1", "codec.head_act=quant:8,block=64", "codec.mid_act=quant:8,block=64",
-		"codec.mid_grad=quant:8,block=64,round=stochastic", "codec.head_grad=quant:8,block=64,round=stochastic"},
+		"train.schedule.warmup_epochs=0.1", SMALL},
 };
 /* clang-format on */
 

@@ -52,6 +52,35 @@ enum sl_err sl_conf_print(const struct sl_conf_schema *schema, const void *conf,
 	return fflush(file) == 0 && !ferror(file) ? SL_OK : SL_ERR_IO;
 }
 
+/* How many keys from `i` on are a section that one value may stand for, as in `codec: small`, and have that value; 0:
+ * it takes several. */
+static int one_value(const struct sl_conf_schema *schema, const void *conf, int i)
+{
+	char section[SL_CONF_CODEC_TEXT], first[SL_CONF_CODEC_TEXT], text[SL_CONF_CODEC_TEXT];
+	const char *path = schema->key[i].path;
+	int n = 0;
+
+	snprintf(section, sizeof section, "%.*s", (int)strcspn(path, "."), path);
+	if (!sl_conf_is_spread(schema, section) || !sl_conf_is_within(schema, i, section) ||
+	    (i && sl_conf_is_within(schema, i - 1, section)))
+		return 0;
+	for (int k = 0; k < schema->n_key; k++) {
+		const char *of = schema->key[k].path;
+		const bool set = sl_conf_origin(schema, conf)->mark[k].line;
+
+		if (!sl_conf_is_within(schema, k, section)) {
+			if (set && strncmp(of, section, strlen(section)) == 0 && of[strlen(section)] == '.')
+				return 0; /* codec.end_grad stands beside it */
+			continue;
+		}
+		if (!set || sl_conf_value_text(schema, conf, of, n ? text : first, sizeof text) ||
+		    (n && strcmp(text, first) != 0))
+			return 0;
+		n++;
+	}
+	return n;
+}
+
 enum sl_err sl_conf_print_set(const struct sl_conf_schema *schema, const void *conf, FILE *file)
 {
 	const char *last = "";
@@ -62,6 +91,16 @@ enum sl_err sl_conf_print_set(const struct sl_conf_schema *schema, const void *c
 		/* the first part alone, unless others say what it is elsewhere, such as "; of mlp: …" */
 		const size_t begin = strcspn(key->help, strstr(key->help, "; of ") ? "" : ";");
 
+		const int n = one_value(schema, conf, i);
+
+		if (n) {
+			fprintf(file, "%.*s: ", (int)strcspn(key->path, "."), key->path);
+			sl_conf_value_print(key, conf, file);
+			fputc('\n', file);
+			last = key->path;
+			i += n - 1;
+			continue;
+		}
 		if (!sl_conf_origin(schema, conf)->mark[i].line)
 			continue;
 		fprintf(file, "%*s%s: ", open_sections(key->path, last, file) * 2, "", dot ? dot + 1 : key->path);

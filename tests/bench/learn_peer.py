@@ -385,7 +385,7 @@ TASKS = {"pictures": Pictures, "chunked": Chunked, "cifar": Cifar, "table": Tabl
 
 # ---- Split
 
-def run_split(task, net, folder, work, seed):
+def run_split(task, net, folder, work, seed, codec="none"):
     """Trains the task by splitc. Returns the last record of its log and the losses of its steps."""
     file = os.path.join(work, "net.safetensors")
     example = task.example() if hasattr(task, "example") else torch.zeros(*task.shape)
@@ -398,7 +398,7 @@ def run_split(task, net, folder, work, seed):
                        "optimizer": {"kind": recipe["optimizer"], "lr": recipe["lr"], "weight_decay": recipe["decay"],
                                      **({"momentum": 0.9} if recipe["optimizer"] == "sgd" else {})},
                        "schedule": {"kind": "cosine", "warmup_epochs": WARM_UP}}
-    config.update({"codec": "none", "threads": 1, "log": {"dir": os.path.join(work, f"run-{seed}")}})
+    config.update({"codec": codec, "threads": 1, "log": {"dir": os.path.join(work, f"run-{seed}")}})
     path = os.path.join(work, "config.yaml")
     with open(path, "w") as f:
         json.dump(config, f)  # JSON is YAML

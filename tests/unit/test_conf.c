@@ -146,7 +146,7 @@ static void codec_by_name(void **state)
 	assert_string_equal(c.agreed.codec[0], "topk:0.5|quant:8|zstd");
 	assert_string_equal(c.agreed.codec[1], "none");
 	assert_string_equal(sl_named_codec("small", SL_DATA_CSV, 0), "quant:8");
-	assert_string_equal(sl_named_codec("small", SL_DATA_TEXT, 0), "quant:4,block=64|zstd:19");
+	assert_string_equal(sl_named_codec("small", SL_DATA_TEXT, 0), "quant:8,block=64|zstd:19");
 	assert_string_equal(sl_named_codec("quant:8", SL_DATA_TEXT, 0), "quant:8");
 	assert_int_equal(parse(&c, BASE "codec: exact\n", "codec.mid_act=f16", &fail), SL_OK);
 	assert_string_equal(c.agreed.codec[0], "none");
