@@ -295,7 +295,7 @@ static void applied(struct sl_group *g)
 	for (int k = g->first; k < g->end; k++) {
 		const bool part = g->trunk.r.seat[k].number == g->t.step;
 
-		sl_group_clock_stepped(g, k, part);
+		sl_group_clock_stepped(g, k);
 		if (g->fold.part[k].left_out)
 			tell_spoiled(g, k);
 		else if (part)

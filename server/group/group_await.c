@@ -24,8 +24,10 @@ static bool is_elsewhere(const struct sl_group *g, int k)
  *
  * Unless each step needs all, a group waits for a member as long as that member's usual steps predict
  * (share.patience_s). Time counts from when the group could do the step without it. A member that is late again and
- * again has a credit: its patience at most, less what the group has waited for it, and more by a tenth of the steps
- * that it is in. So it delays a run by a tenth at most. */
+ * again has a credit: its patience at most, less what the group has waited for it, and more by a tenth of the time that
+ * passes while it has a link. So it delays a run by a tenth at most. The group does not begin to wait where the credit
+ * is less than what the member's usual step still takes: it would wait in vain, and the credit would never be enough.
+ */
 
 /* While members gather, after a restart of the server: their back-off is at most 32 s. */
 enum { USUAL_STEPS = 10, PATIENCE_LEAST_MS = 10000, GATHERS_MS = 40000, REFILL = 10 };
@@ -54,6 +56,10 @@ static void look_at_clock(struct sl_group *g, int k, enum sl_trunk_patience what
 		g->t.seat[k].tired = g->t.seat[k].tired && !g->t.open && g->t.seat[k].link == SL_LINK_NONE;
 		return;
 	}
+	if (!p->waits_ms && (int64_t)p->usual_ms - (int64_t)(now_ms(g) - p->began_ms) > p->credit_ms) {
+		g->t.seat[k].tired = true;
+		return;
+	}
 	p->waits_ms = p->waits_ms ? p->waits_ms : now_ms(g);
 	g->t.seat[k].tired = (int64_t)(now_ms(g) - p->waits_ms) >= p->credit_ms;
 }
@@ -78,13 +84,13 @@ void sl_group_clock_ready(struct sl_group *g, int k)
 	p->usual_ms = p->usual_ms ? (7 * p->usual_ms + took) / 8 : took;
 }
 
-void sl_group_clock_stepped(struct sl_group *g, int k, bool part)
+void sl_group_clock_stepped(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const int64_t most = member_patience_ms(g, k), waited = p->waits_ms ? (int64_t)(now_ms(g) - p->waits_ms) : 0;
 
 	p->credit_ms -= waited;
-	if (part)
+	if (g->t.seat[k].link != SL_LINK_NONE) /* one that is away is awaited once */
 		p->credit_ms += (int64_t)(now_ms(g) - p->began_ms) / REFILL;
 	p->credit_ms = p->credit_ms < 0 ? 0 : p->credit_ms > most ? most : p->credit_ms;
 	p->waits_ms = 0;
