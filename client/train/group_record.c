@@ -21,14 +21,24 @@ json_t *sl_group_record_read(const char *text)
 	return NULL;
 }
 
-bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT])
+static bool take_text(const char *text, const char *key, char out[SL_STATUS_TEXT])
 {
 	json_t *record = sl_group_record_read(text);
-	const char *waits = json_string_value(json_object_get(record, "waits"));
+	const char *is = json_string_value(json_object_get(record, key));
 
-	snprintf(out, SL_STATUS_TEXT, "%.*s", SL_STATUS_TEXT - 1, waits ? waits : "");
+	snprintf(out, SL_STATUS_TEXT, "%.*s", SL_STATUS_TEXT - 1, is ? is : "");
 	json_decref(record);
 	return out[0];
+}
+
+bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT])
+{
+	return take_text(text, "waits", out);
+}
+
+bool sl_group_record_away(const char *text, char out[SL_STATUS_TEXT])
+{
+	return take_text(text, "away", out);
 }
 
 bool sl_group_record_is_unkept(const char *text)
@@ -62,13 +72,29 @@ static void print_away(const char *list, size_t k)
 	int n = 0;
 
 	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
-		if (strncmp(at, name, len) != 0)
+		unsigned long long from, to;
+
+		if (strncmp(at, name, len) != 0 || ++n > 4)
 			continue;
-		if (++n <= 4)
-			printf("%s%.*s", n == 1 ? "  away in steps " : ", ", (int)(strcspn(at, ",") - len), at + len);
+		if (sscanf(at + len, "%llu-%llu", &from, &to) == 2 && to + 1 == from)
+			printf("%scame back before step %llu", n == 1 ? "  " : ", ", from);
+		else
+			printf("%saway in steps %.*s", n == 1 ? "  " : ", ", (int)(strcspn(at, ",") - len), at + len);
 	}
 	if (n > 4)
-		printf(" and %d times more", n - 4);
+		printf(" and %d time%s more", n - 4, sl_plural(n - 4));
+}
+
+static void print_norms(const json_t *member)
+{
+	const json_int_t empty = json_integer_value(json_object_get(member, "empty"));
+	const json_int_t clipped = json_integer_value(json_object_get(member, "clipped"));
+
+	if (empty)
+		printf("  no gradient in %" JSON_INTEGER_FORMAT " step%s (NaN, Inf or above share.member_norm)", empty,
+		       sl_plural(empty));
+	if (clipped)
+		printf("  clipped in %" JSON_INTEGER_FORMAT " step%s", clipped, sl_plural(clipped));
 }
 
 void sl_group_record_print(const json_t *record)
@@ -86,13 +112,15 @@ void sl_group_record_print(const json_t *record)
 		       json_integer_value(json_object_get(member, "steps")), 100 * part_of(record, k),
 		       json_number_value(json_object_get(member, "rows")));
 		print_away(absent, k);
+		print_norms(member);
 		if (is_off(record, k))
 			printf(", taken off the server's list");
 		putchar('\n');
 	}
 	if (*absent)
-		printf("the same run in one process: --local --clients %zu --absent %s\n", json_array_size(members),
-		       absent);
+		printf("the same run in one process, if members' configs are equal: --local --clients %zu --absent "
+		       "%s\n",
+		       json_array_size(members), absent);
 }
 
 enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)

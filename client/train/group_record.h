@@ -12,6 +12,7 @@
 json_t *sl_group_record_read(const char *text);
 /* Whether the group waits for members, and for which ones; else `out` is "". */
 bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT]);
+bool sl_group_record_away(const char *text, char out[SL_STATUS_TEXT]); /* the same of members without a link */
 bool sl_group_record_is_unkept(const char *text); /* no checkpoint of the server holds the group's state */
 /* Prints a row for each member to stdout, and how to repeat the run in one process. */
 void sl_group_record_print(const json_t *record);

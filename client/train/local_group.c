@@ -201,7 +201,7 @@ static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
 	const struct sl_part_bound bound = {m->conf.agreed.share.member_norm,
-					    m->conf.agreed.share.over_norm == SL_OVER_CLIP};
+					    m->conf.agreed.share.over_norm == SL_OVER_CLIP, NULL};
 	enum sl_err err = sl_loader_take(m->loader[SL_SPLIT_TRAIN], &m->batch, g->fail);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;

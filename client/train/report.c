@@ -69,7 +69,7 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 static void take_record(struct sl_training_link *link, const char *now)
 {
 	char *copy = now && (!link->record || strcmp(now, link->record) != 0) ? strdup(now) : NULL;
-	char waits[SL_STATUS_TEXT];
+	char waits[SL_STATUS_TEXT], away[SL_STATUS_TEXT], was[SL_STATUS_TEXT];
 
 	if (!copy)
 		return;
@@ -77,8 +77,13 @@ static void take_record(struct sl_training_link *link, const char *now)
 		sl_log(SL_LOG_WARN, "group-unkept",
 		       "the server keeps no checkpoint of the group: it begins anew if the server dies or all members "
 		       "leave. The server needs a store, and members train.checkpoint_every above 0");
+	(void)sl_group_record_away(link->record, was);
 	free(link->record);
 	link->record = copy;
+	if (sl_group_record_away(copy, away) && strcmp(away, was) != 0 && !sl_group_record_waits(copy, waits))
+		sl_log_limited(SL_LOG_WARN, "group-away", "the group goes on without member %s", away);
+	else if (was[0] && !away[0])
+		sl_log_limited(SL_LOG_INFO, "group-away", "all members are there");
 	if (sl_group_record_waits(copy, waits))
 		sl_log_limited(SL_LOG_WARN, "group-waits", "the group waits for member %s", waits);
 }
@@ -117,7 +122,8 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 	sl_hex16(name, out->id);
 	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else the phase is "connect", as before the first link */
 		PUT(out->phase, "%s", phase(s));
-		(void)sl_group_record_waits(link->record, out->missing);
+		if (!sl_group_record_waits(link->record, out->missing))
+			(void)sl_group_record_away(link->record, out->missing);
 		out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
 		out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
 	}

@@ -12,7 +12,7 @@ const struct sl_named_codecs sl_named_codecs[] = {
 		[SL_CODECS_ROWS] = {"quant:8", "quant:8", "quant:8,round=stochastic", "quant:8,round=stochastic"},
 		[SL_CODECS_TOKENS] = {"quant:8,block=64|zstd:19", "quant:8|zstd:19", "hadamard|quant:4,round=dither|zstd:19", "hadamard|quant:4,round=dither|zstd:19"}}},
 	{"smallest", {
-		[SL_CODECS_PICTURES] = {"topk:0.5|quant:8|zstd", "topk:0.2|quant:8|zstd", "topk:0.2|quant:8|zstd", "topk:0.5|quant:8|zstd"},
+		[SL_CODECS_PICTURES] = {"quant:4|zstd", "quant:4|zstd", "quant:4,round=dither|zstd", "quant:4,round=dither|zstd"},
 		[SL_CODECS_ROWS] = {"quant:4", "quant:4", "quant:4,round=dither", "quant:4,round=dither"},
 		[SL_CODECS_TOKENS] = {"quant:4,block=64|zstd:19", "quant:6|zstd:19", "hadamard|quant:3,round=dither|zstd:19", "hadamard|quant:3,round=dither|zstd:19"}}},
 	{NULL, {{NULL}}},

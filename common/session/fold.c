@@ -224,8 +224,10 @@ enum sl_err sl_part_check(struct sl_exec *e, const int64_t *rows, int chunks, do
 			  struct sl_fail *fail)
 {
 	double squares = 0, norm, by;
+	bool nobody, *clipped = bound->clipped ? bound->clipped : &nobody;
 	enum sl_err err = bound->most > 0 ? sl_exec_squares(e, &squares, fail) : SL_OK;
 
+	*clipped = false;
 	if (!err)
 		err = sl_exec_check(e, rows, chunks, fail);
 	if (err || !(bound->most > 0))
@@ -238,6 +240,7 @@ enum sl_err sl_part_check(struct sl_exec *e, const int64_t *rows, int chunks, do
 		return sl_fail_at(fail, "share.member_norm", SL_ERR_NONFINITE,
 				  "the norm of this member's gradient is %g, and share.member_norm is %g", norm,
 				  bound->most);
+	*clipped = true;
 	by = bound->most / norm;
 	for (int64_t i = 0; change && i < ends->grads; i++)
 		change[i] *= (float)by;

@@ -42,6 +42,7 @@ struct sl_fold {
 struct sl_part_bound {
 	double most;
 	bool clip;
+	bool *clipped; /* set to whether this part was; NULL: nobody asks */
 };
 /* Checks a member's part before it may be added, and clips it. NONFINITE: it has NaN or Inf, or is left out. `ends`,
  * `change`: NULL, or as the member sent it. `rows` [chunks]. Any thread; nothing of `exec` is under way. */

@@ -258,7 +258,7 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	if (s->members)
 		print_group(file, s);
 	if (!s->members && s->missing[0]) {
-		print_text(file, "  its group waits for member ", s->missing);
+		print_text(file, "  missing in its group: member ", s->missing);
 		fputc('\n', file);
 	}
 	if (s->end_grad_bytes || s->end_mean_bytes)

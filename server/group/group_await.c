@@ -194,9 +194,15 @@ static const char *since(const struct sl_group *g, int k, char out[48])
 	return out;
 }
 
-/* Lists the awaited members of this rank that have no link, or are idle, with commas, and why one was refused. True:
- * one was refused, and will not come again with the same settings. */
-static bool list_missing(const struct sl_group *g, char *out, size_t size)
+/* A member without a link, awaited or not, that has steps to do. */
+static bool is_away(const struct sl_group *g, int k)
+{
+	return g->t.open && !g->member[k].m && g->t.seat[k].state != SL_SEAT_DONE && !sl_group_is_off(g, k);
+}
+
+/* Lists the awaited members of this rank that have no link, or are idle, with commas, and why one was refused; `all`:
+ * those that nobody waits for, too. True: one was refused, and will not come again with the same settings. */
+static bool list_missing(const struct sl_group *g, bool all, char *out, size_t size)
 {
 	bool refused = false;
 	size_t at = 0;
@@ -210,7 +216,7 @@ static bool list_missing(const struct sl_group *g, char *out, size_t size)
 		char text[48];
 		int n;
 
-		if (!p->idle_s && (p->m || (!was_refused && !is_missed(g, k) && !is_done)))
+		if (!p->idle_s && (p->m || (!was_refused && !is_missed(g, k) && !is_done && !(all && is_away(g, k)))))
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
@@ -242,7 +248,7 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	if (!patience_ms || (idle < patience_ms && (!waits || now - g->wait_ms < patience_ms)))
 		return false;
 	g->wait_ms = 0;
-	refused = list_missing(g, missing, sizeof missing);
+	refused = list_missing(g, false, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
 			 g->agreed.share.wait_s, missing);
@@ -446,7 +452,7 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	char missing[sizeof g->waits] = "", text[48];
+	char missing[sizeof g->waits] = "", away[sizeof g->away] = "", text[48];
 	uint64_t ends_at;
 	int owed, here;
 
@@ -455,9 +461,13 @@ void sl_group_say_short(struct sl_group *g)
 	here = owed < 0 ? too_few(g) : -1;
 	ends_at = owed < 0 ? 0 : g->t.seat[owed].ends_at;
 	if (owed >= 0 || here >= 0)
-		(void)list_missing(g, missing, sizeof missing);
-	if (strcmp(missing, g->waits) == 0)
+		(void)list_missing(g, false, missing, sizeof missing);
+	(void)list_missing(g, true, away, sizeof away);
+	if (strcmp(missing, g->waits) == 0 && strcmp(away, g->away) == 0)
 		return;
+	memcpy(g->away, away, sizeof g->away);
+	if (strcmp(missing, g->waits) == 0)
+		owed = here = -1; /* it is said already */
 	memcpy(g->waits, missing, sizeof g->waits);
 	if (owed >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-owes",
@@ -565,7 +575,7 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	const int k = sl_group_seat_of(m);
 
 	snprintf(out->group, sizeof out->group, "%s", g->name);
-	(void)list_missing(g, out->missing, sizeof out->missing);
+	(void)list_missing(g, true, out->missing, sizeof out->missing);
 	out->member = k;
 	out->members = g->n;
 	out->members_least = sl_trunk_needs_all(&g->t) ? 0 : g->t.quorum;

@@ -173,6 +173,7 @@ struct sl_group {
 	unsigned listed;   /* by which of groups->lists its seats are */
 	bool heard;        /* the loop knows the seats' states from the newest checkpoint */
 	char waits[400];   /* for whom it waits behind its step, as its members have heard; "": for nobody */
+	char away[400];    /* who has no link, awaited or not, likewise */
 	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */
 	struct sl_job job;

@@ -8,14 +8,14 @@
 #include "server/group/group_work.h"
 
 /* The first bytes of a group's part of the file. Files of version 0.2 and before do not have it. */
-static const uint8_t mark[8] = "split-g3";
+static const uint8_t mark[8] = "split-g4";
 
 /* A member's record in the file, in order of members. Behind each are its codecs' states, of bytes[] bytes. The log is
  * behind all. */
 struct member_record {
 	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
 	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* as in struct sl_group_seat */
-	uint64_t ends_at, rows, turns;
+	uint64_t ends_at, rows, empty, clipped, turns;
 	uint64_t applied; /* in rounds with `share.moments: keep`: steps that its copy's optimizer has applied; the
 			     moments themselves come last */
 };
@@ -141,6 +141,8 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 					  .made = seat->made,
 					  .ends_at = g->trunk.r.seat[k].ends_at,
 					  .rows = g->trunk.r.seat[k].rows,
+					  .empty = g->trunk.r.seat[k].empty,
+					  .clipped = g->trunk.r.seat[k].clipped,
 					  .turns = seat->turns,
 					  .has_files = g->trunk.r.seat[k].has_files};
 
@@ -282,6 +284,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		g->trunk.r.seat[k].number = r.number;
 		g->trunk.r.seat[k].ends_at = r.ends_at;
 		g->trunk.r.seat[k].rows = r.rows;
+		g->trunk.r.seat[k].empty = r.empty;
+		g->trunk.r.seat[k].clipped = r.clipped;
 		seat->turns = seat->turns ? seat->turns : r.turns;
 		seat->made = r.made;
 		memcpy(g->trunk.r.seat[k].pin, r.pin, sizeof r.pin);

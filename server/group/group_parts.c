@@ -8,9 +8,17 @@
 #include "common/telemetry/json.h"
 #include "server/group/group_impl.h"
 
+/* Steps that the member's gradient is in. */
 static uint64_t steps_of(const struct sl_group *g, int k)
 {
-	return g->log.end - sl_group_log_missed(&g->log, k);
+	const uint64_t in = g->log.end - sl_group_log_missed(&g->log, k), empty = g->trunk.r.seat[k].empty;
+
+	return in > empty ? in - empty : 0;
+}
+
+static json_t *count(uint64_t steps)
+{
+	return steps ? json_integer((json_int_t)steps) : NULL;
 }
 
 /* A member's share of all rows. Others do not hear rows, since those of a last batch tell the size of a data set. */
@@ -33,14 +41,16 @@ static char *write_record(const struct sl_group *g)
 	char *out;
 
 	for (int k = 0; k < g->n; k++)
-		json_array_append_new(members, json_pack("{sIsfso*}", "steps", (json_int_t)steps_of(g, k), "rows",
+		json_array_append_new(members, json_pack("{sIsfso*so*so*}", "steps", (json_int_t)steps_of(g, k), "rows",
 							 round(10 * rows_percent(g, k)) / 10, "off",
-							 sl_group_is_off(g, k) ? json_true() : NULL));
+							 sl_group_is_off(g, k) ? json_true() : NULL, "empty",
+							 count(g->trunk.r.seat[k].empty), "clipped",
+							 count(g->trunk.r.seat[k].clipped)));
 	if (!sl_group_log_text(&g->log, g->n, &absent))
-		root = json_pack("{sIsfsssOso*so*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
+		root = json_pack("{sIsfsssOso*so*so*}", "steps", (json_int_t)g->log.end, "least", g->agreed.share.least,
 				 "absent", (const char *)absent.data, "members", members, "waits",
-				 g->waits[0] ? sl_json_text(g->waits) : NULL, "unkept",
-				 g->t.keeps ? NULL : json_true());
+				 g->waits[0] ? sl_json_text(g->waits) : NULL, "away",
+				 g->away[0] ? sl_json_text(g->away) : NULL, "unkept", g->t.keeps ? NULL : json_true());
 	out = sl_json_dump(root, JSON_COMPACT);
 	json_decref(members);
 	json_decref(root);
@@ -69,29 +79,53 @@ void sl_group_tell_record(struct sl_group *g, int who)
 	free(record);
 }
 
+/* Items of the list, as many to a line as fit. */
+static void say_absent(const struct sl_group *g, const char *list)
+{
+	enum { MOST = 3000 };
+
+	for (size_t len; *list; list += len + (list[len] == ',')) {
+		len = strlen(list);
+		if (len > MOST)
+			for (len = MOST; len > 1 && list[len] != ','; len--) {
+			}
+		sl_log(SL_LOG_INFO, "group-absent", "group %s: --local --absent %.*s%s", g->name, (int)len, list,
+		       list[len] ? ",  and the next line" : " repeats the run, if members' configs are equal");
+	}
+}
+
+enum { PARTS_LINE = 12 }; /* members that a line of the log has room for */
+
 void sl_group_say_parts(const struct sl_group *g)
 {
-	char list[900] = "";
 	struct sl_buf absent = {0};
-	bool less = false;
+	char list[1000];
 	size_t at = 0;
 
 	if (g->groups->ranks || !g->log.end)
 		return;
-	for (int k = 0; k < g->n && at < sizeof list - 110; k++) {
-		const double part = (double)steps_of(g, k) / (double)g->log.end;
+	for (int k = 0, less = 0; k < g->n; k++) {
+		const struct sl_record *r = &g->trunk.r.seat[k];
 
-		less = less || (double)sl_group_log_missed(&g->log, k) >
-				       (1 - g->agreed.share.least) * (double)g->trunk.r.seat[k].ends_at + 1e-9;
+		less |= (double)(g->log.end - steps_of(g, k)) > (1 - g->agreed.share.least) * (double)r->ends_at + 1e-9;
 		at += (size_t)snprintf(list + at, sizeof list - at,
-				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", k ? "," : "", k,
-				       100 * part, rows_percent(g, k),
+				       "%s member %d %.1f %% of the steps, %.1f %% of the rows%s", at ? "," : "", k,
+				       100 * (double)steps_of(g, k) / (double)g->log.end, rows_percent(g, k),
 				       sl_group_is_off(g, k) ? " (taken off the list)" : "");
+		if (k + 1 < g->n && (k + 1) % PARTS_LINE)
+			continue;
+		sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name,
+		       g->log.end, list);
+		at = 0;
+		less = 0;
 	}
-	sl_log(less ? SL_LOG_WARN : SL_LOG_INFO, "group-parts", "group %s, %" PRIu64 " steps:%s", g->name, g->log.end,
-	       list);
+	for (int k = 0; k < g->n; k++)
+		if (g->trunk.r.seat[k].empty || g->trunk.r.seat[k].clipped)
+			sl_log(SL_LOG_WARN, "group-norms",
+			       "group %s: in %" PRIu64 " steps member %d had no gradient (NaN, Inf or above "
+			       "share.member_norm), and in %" PRIu64 " one that was clipped",
+			       g->name, g->trunk.r.seat[k].empty, k, g->trunk.r.seat[k].clipped);
 	if (!sl_group_log_text(&g->log, g->n, &absent) && absent.len)
-		sl_log(SL_LOG_INFO, "group-absent", "group %s: --local --absent %.3000s repeats the run", g->name,
-		       (const char *)absent.data);
+		say_absent(g, (const char *)absent.data);
 	free(absent.data);
 }

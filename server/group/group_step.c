@@ -49,6 +49,17 @@ static enum sl_err step_copy(struct sl_group *g, int k)
 	return sl_fold_alone(&g->fold.part[k], g->lr);
 }
 
+/* What the member's part of the step adds to its record. */
+static void count_part(struct sl_group *g, int k)
+{
+	const struct sl_middle *m = g->part[k].m;
+	struct sl_record *r = &g->trunk.r.seat[k];
+
+	r->rows += g->part[k].rows;
+	r->empty += m && sl_port_session(m->port)->commit == SL_COMMIT_SKIPS;
+	r->clipped += g->part[k].rows && m->clipped;
+}
+
 void sl_group_run_step(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
@@ -66,7 +77,7 @@ void sl_group_run_step(struct sl_group *g)
 	}
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
-	g->trunk.r.seat[g->which].rows += g->part[g->which].rows;
+	count_part(g, g->which);
 	g->trunk.r.seat[g->which].number = sl_port_session(seat->m->port)->number +
 					   1; /* from the session: the record of one that came is behind it */
 	seat->made = g->branch;
@@ -121,7 +132,8 @@ enum sl_err sl_group_check(struct sl_middle *m, struct sl_fail *fail)
 	struct sl_group *g = m->group;
 	const struct sl_session *s = sl_port_session(m->port);
 	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)sl_session_counts(s));
-	const struct sl_part_bound bound = {g->agreed.share.member_norm, g->agreed.share.over_norm == SL_OVER_CLIP};
+	const struct sl_part_bound bound = {g->agreed.share.member_norm, g->agreed.share.over_norm == SL_OVER_CLIP,
+					    &m->clipped};
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -208,7 +220,7 @@ static enum sl_err settle(struct sl_group *g)
 		took[k] = (struct sl_took){m != NULL, g->part[k].lost};
 		if (g->part[k].rows)
 			sl_port_commit_codecs(m->port);
-		g->trunk.r.seat[k].rows += g->part[k].rows;
+		count_part(g, k);
 		if (m)
 			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
 		if (m || k < g->first || k >= g->end) {

@@ -58,6 +58,7 @@ struct sl_middle {
 	enum sl_middle_last last_is;
 	struct sl_job last;          /* stores the last state, or removes the checkpoints of a client that left */
 	double squares;              /* (worker) sum of squares of the gradient of the step under way */
+	bool clipped;                /* (worker) a group's: that gradient was scaled down to share.member_norm */
 	char network[64], part[200]; /* the middle in words, for the status */
 	uint64_t opened_ms, worked_ms, stepped_ns, steps, skipped;
 	double step_s, compute_before; /* compute_before: kernels' seconds before the step under way */

@@ -82,7 +82,7 @@ bool sl_records_can_go_back(const struct sl_records *r, int k)
 
 void sl_record_forget(struct sl_record *s)
 {
-	s->number = s->rows = 0;
+	s->number = s->rows = s->empty = s->clipped = 0;
 	memset(s->pin, 0, sizeof s->pin);
 	s->has_files = false;
 }

@@ -14,6 +14,8 @@ struct sl_record {
 	bool has_files;               /* its member surely has a checkpoint: one that begins anew has lost its files */
 	uint64_t number, ends_at;     /* the step that it does next; steps of its run in all; 0: not known */
 	uint64_t rows;                /* of all steps that it took part in */
+	uint64_t empty, clipped; /* steps that it was in without a gradient: not finite, or above share.member_norm;
+				    and with one that was scaled down to it */
 	uint64_t pin[2]; /* the member's checkpoints: the newest, maybe still being written, and the one before */
 };
 

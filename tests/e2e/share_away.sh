@@ -64,7 +64,7 @@ ends() {
 	absent=$(record 0 .absent)
 	[ -n "$absent" ] || fail "$name: the record tells of no absence"
 	for k in 1 2; do [ "$(record $k .)" = "$(record 0 .)" ] || fail "$name: members 0 and $k have other records"; done
-	grep -qx "the same run in one process: --local --clients 3 --absent $absent" "$tmp/$name-0.log" || fail "$name: the summary does not say how to repeat the run"
+	grep -qx "the same run in one process, if members' configs are equal: --local --clients 3 --absent $absent" "$tmp/$name-0.log" || fail "$name: the summary does not say how to repeat the run"
 	grep '^{' "$tmp/$name-1.log" | jq -e ".group == $(record 0 .)" >/dev/null || fail "$name: --json has another record"
 	client "$name" "$tmp/client.yaml" --local "${set[@]}" --absent "$absent" || fail "$name in one process, --absent $absent: exit status $?"
 	for k in 0 1 2; do
@@ -118,9 +118,12 @@ unmet() {
 	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 --set share.unmet=go_on "${shared[@]}")
 	begin
 	goes kill
+	wait_for "$name: members do not hear who is away" grep -q 'group-away: the group goes on without member 2 (since 20' "$tmp/$name-0.log"
+	"$SPLITS" status --control "$tmp/$serving.sock" --json | jq -e 'all(.sessions[]; .missing | startswith("2 (since 20"))' >/dev/null || fail "$name: the server's status does not say who is away"
 	wait_for "$name: the others do not go on" has_steps "$name-0" 60
 	comes kill
 	ends 80
+	grep -q 'group-away: all members are there' "$tmp/$name-0.log" || fail "$name: members do not hear who came back"
 	! grep -q group-owes "$tmp/$serving.log" || fail "$name: the group waits"
 	grep -q 'share.least: .*member 2 took part in [0-9.]* % of its steps, where 90.0 % were to be' "$tmp/$name-2.log" || fail "$name: it is not said who got less"
 }

@@ -67,6 +67,20 @@ ends_with "$client_pid" 78 $patience 'lost: the party without its files'
 hears lost-A 'goes on with that run.s log.dir; if it is lost, all members begin anew with --fresh, and another client needs another number'
 end_process "$pid_b"
 
+# norms GROUP TEXT STATUS [argument]…: every gradient is above share.member_norm. Members and the server say what became of it.
+norms() {
+	local k
+	group=$1
+	for k in 0 1; do member $k --set train.max_steps=8 --set share.member_norm=1e-6 "${@:4}"; done
+	for k in 0 1; do
+		ends_with "${pid[k]}" "$3" $patience "$group, member $k"
+		[ "$(grep -cE "^$k +[08] .*$2\$" "$tmp/$group-$k.log")" = 1 ] || fail "$group: member $k's table: $(grep '^[01] ' "$tmp/$group-$k.log")"
+	done
+	grep -q "group-norms: group $group: in [08] steps member 0 had no gradient" "$tmp/serving.log" || fail "$group: the server does not say it"
+}
+norms clipped 'clipped in 8 steps' 0 --set share.over_norm=clip
+norms dropped 'no gradient in 8 steps .NaN, Inf or above share.member_norm.' 80 --set train.on_nan=skip
+
 # unkept GROUP WARNINGS [argument]…: members and server warn so often that nothing is kept.
 unkept() {
 	local k log

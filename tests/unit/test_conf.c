@@ -143,7 +143,7 @@ static void codec_by_name(void **state)
 	assert_string_equal(c.agreed.codec[0], "quant:8|zstd");
 	assert_string_equal(c.agreed.codec[2], "quant:8,round=stochastic|zstd");
 	assert_int_equal(parse(&c, BASE "codec: {head_act: smallest}\n", NULL, &fail), SL_OK);
-	assert_string_equal(c.agreed.codec[0], "topk:0.5|quant:8|zstd");
+	assert_string_equal(c.agreed.codec[0], "quant:4|zstd");
 	assert_string_equal(c.agreed.codec[1], "none");
 	assert_string_equal(sl_named_codec("small", SL_DATA_CSV, 0), "quant:8");
 	assert_string_equal(sl_named_codec("small", SL_DATA_TEXT, 0), "quant:8,block=64|zstd:19");
@@ -608,7 +608,7 @@ static void examples_load(void **state)
 	assert_int_equal(n, 7);
 	assert_int_equal(row[2].chunks, 8);
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-demo.yaml", NULL, 0, &fail), SL_OK);
-	assert_string_equal(c.agreed.codec[3], "quant:8,round=stochastic");
+	assert_string_equal(c.agreed.codec[3], "quant:8,round=stochastic|zstd");
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune224.yaml", NULL, 0, &fail), SL_OK);
 	assert_string_equal(c.head_end, "features.0.1");
 	assert_int_equal(c.agreed.batch, 64);

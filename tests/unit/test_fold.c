@@ -208,7 +208,8 @@ static void a_part_is_clipped_to_one_norm(void **state)
 	const int64_t rows = 1;
 	struct sl_end_layout ends = {.grads = 2};
 	float change[3] = {3, 4, 100}, *before, *after;
-	struct sl_part_bound bound = {0, true};
+	bool clipped = true;
+	struct sl_part_bound bound = {0, true, &clipped};
 	double squares;
 	struct sl_fail fail;
 
@@ -220,14 +221,15 @@ static void a_part_is_clipped_to_one_norm(void **state)
 	assert_int_equal(sl_exec_get_gradients(member[0], before), SL_OK);
 	bound.most = 2 * sqrt(squares + 25); /* below it nothing changes */
 	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_OK);
-	assert_true(change[0] == 3 && change[1] == 4);
+	assert_true(change[0] == 3 && change[1] == 4 && !clipped);
 	bound.most = sqrt(squares + 25) / 2;
 	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_OK);
+	assert_true(clipped);
 	assert_int_equal(sl_exec_get_gradients(member[0], after), SL_OK);
 	for (int i = 0; i < COUNT; i++)
 		assert_true(fabsf(after[i] - before[i] / 2) <= 1e-6f * fabsf(before[i]));
 	assert_true(change[0] == 1.5f && change[1] == 2 && change[2] == 100); /* statistics stay */
-	bound = (struct sl_part_bound){sqrt(squares + 25) / 4, false};
+	bound = (struct sl_part_bound){sqrt(squares + 25) / 4, false, NULL};
 	assert_int_equal(sl_part_check(member[0], &rows, 1, 1, &ends, change, &bound, &fail), SL_ERR_NONFINITE);
 	free(before);
 	free(after);
@@ -236,7 +238,7 @@ static void a_part_is_clipped_to_one_norm(void **state)
 
 static void what_is_not_finite_is_found(void **state)
 {
-	const struct sl_part_bound bound = {1e9, false};
+	const struct sl_part_bound bound = {1e9, false, NULL};
 	const int64_t rows = 1;
 	struct sl_fail fail;
 
