@@ -96,6 +96,16 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 	return NULL;
 }
 
+/* A name that stands twice in data.label; NULL: none does. */
+static const char *label_twice(const struct sl_conf_list *label)
+{
+	for (int i = 0; i < label->n; i++)
+		for (int k = 0; k < i; k++)
+			if (strcmp(label->item[i], label->item[k]) == 0)
+				return label->item[i];
+	return NULL;
+}
+
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool numbers = has_numbers(c);
@@ -130,6 +140,9 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 			c->data.label.n, sl_plural(c->data.label.n), c->model.classes, sl_plural(c->model.classes));
 	if (c->data.label.n < 1)
 		return sl_conf_say(why, "data.label", "needs the name of a column");
+	if (label_twice(&c->data.label))
+		return sl_conf_say(why, "data.label", "%.60s is named twice: name each column or class once",
+				   label_twice(&c->data.label));
 	why[0] = 0;
 	if (check_weights(c, why))
 		return "train.class_weights";

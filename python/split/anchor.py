@@ -11,73 +11,155 @@ from torch import nn
 from . import errors
 
 _log = logging.getLogger("split")
-_READ = {"norm", "linalg_norm", "linalg_vector_norm", "_foreach_norm", "pow", "__pow__", "pow_", "square", "abs", "mean", "sum", "max", "std",
-         "clamp", "clip"}
-_CHANGED = {"clamp_", "clip_", "clamp_min_", "clamp_max_", "_foreach_clamp_min_", "_foreach_clamp_max_", "add_", "__iadd__", "sub_", "__isub__",
-            "copy_", "sign_", "normal_"}
-_VIEWS = {"detach", "view", "reshape", "flatten", "ravel", "float", "double", "cpu", "cat", "stack"}
-_COPIES = {"clone", "detach", "__deepcopy__", "view", "reshape", "flatten", "ravel", "lerp", "copy_", "cpu", "numpy", "norm", "std", "mean"}
+# of all gradients: functions whose result holds no gradient either, and those that read none
+_CARRIES = {"clone", "detach", "view", "view_as", "reshape", "flatten", "ravel", "squeeze", "unsqueeze", "expand", "expand_as", "float", "double", "cpu", "to",
+            "type", "contiguous", "cat", "stack", "mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "neg", "__neg__", "isnan", "isinf", "isfinite",
+            "_foreach_mul", "_foreach_div"}
+_FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "requires_grad_", "any", "all", "__bool__", "_foreach_mul_", "_foreach_div_",
+         "_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_", "size", "dim", "numel", "nelement", "stride", "element_size", "get_device", "data_ptr",
+         "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "is_coalesced", "record_stream", "__len__", "__hash__", "__repr__", "__format__", "__get__", "__set__",
+         "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones"}
+_STEPS = {"add_", "sub_", "__iadd__", "__isub__", "lerp_", "addcmul_", "addcdiv_"}  # a script's own descent, by a tensor of its own
+_REDUCES = {"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "_foreach_norm", "mean", "sum", "max", "min", "amax", "amin", "std", "var", "median",
+            "dot", "item", "tolist", "numpy", "__array__", "__float__", "histc"}
+_COPIES = {"clone", "detach", "__deepcopy__", "view", "reshape", "flatten", "ravel", "lerp", "cpu", "numpy", "norm", "std", "mean"}
 _INTO = {"add_", "sub_", "mul_", "lerp_", "copy_", "lerp", "_foreach_lerp_", "_foreach_copy_", "_foreach_sub", "sub", "subtract"}
 _TORCH = os.path.dirname(torch.__file__)
-_HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
-_GRAD, _DATA = torch.Tensor.grad.__get__, torch.Tensor.data.__get__
-_LEARNS = torch.Tensor.requires_grad.__set__
+HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
+_GRAD, _SET_GRAD, _DATA, _SET_DATA = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__, torch.Tensor.data.__get__, torch.Tensor.data.__set__
+_LEARNS, _LEAF = torch.Tensor.requires_grad.__set__, torch.Tensor.is_leaf.__get__
 _SIZES = {torch.Tensor.shape.__get__, torch.Tensor.size}
 _NUMBERS = {torch.Tensor.numel, torch.Tensor.nelement, torch.numel}
 
 
-def _plainly(func, args, kwargs):
+def plainly(func, args, kwargs=None):
     with torch._C.DisableTorchFunction():
         return func(*args, **(kwargs or {}))
+
+
+def optimizer_of(frame):
+    """The optimizer whose method runs in the frame; None: it is none's."""
+    mine = frame.f_locals.get("self")
+    return mine if isinstance(mine, torch.optim.Optimizer) else None
+
+
+def changes(name):
+    """Whether a function of this name changes its first argument."""
+    return (name.endswith("_") and not name.endswith("__") or name[:3] == "__i") and name not in ("requires_grad_", "detach_", "__init__", "__int__", "__index__", "__invert__")
 
 
 class Mark(torch.Tensor):
     """The anchor's gradient, which holds marks and no gradient."""
 
     @classmethod
+    def _reads(cls, name, args):
+        return name not in _CARRIES and name not in _FREE and (name not in _STEPS or isinstance(args[0], (Mark, list, tuple)))
+
+    @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if name in _READ or (name in _CHANGED and args and isinstance(args[0], (cls, list, tuple))):
-            raise errors.usage(f"{name}() of all gradients misses the middle's, which are on the server: clip with split.clip_grad_norm_("
-                               "parameters, middle, max_norm) in place of PyTorch's; middle.grad_norm() is their norm")
-        out = _plainly(func, args, kwargs)
-        return out.as_subclass(cls) if isinstance(out, torch.Tensor) and (name in _VIEWS or func == _DATA) else out
+        if cls._reads(name, args):
+            raise errors.here(f"{name}() of all gradients misses the middle's, which are on the server: clip with split.clip_grad_norm_("
+                              "parameters, middle, max_norm) in place of PyTorch's; middle.grad_norm() is their norm")
+        if func == _SET_DATA:
+            return plainly(torch.Tensor.copy_, args)  # the same memory as the anchor's gradient
+        out = plainly(func, args, kwargs)
+        carried = type(out) is torch.Tensor and (name in _CARRIES or func == _DATA or (cls is Spent and not changes(name) and not name.endswith("_like")))
+        return out.as_subclass(cls) if carried else out
+
+
+class Spent(Mark):
+    """What stands for a gradient between step() and the next zero_grad(), when a script may descend by it, but not take its norm."""
+
+    @classmethod
+    def new(cls):
+        return torch.Tensor._make_subclass(cls, torch.zeros(1))
+
+    @classmethod
+    def _reads(cls, name, args):
+        return name in _REDUCES
+
+
+class Numbers(torch.Tensor):
+    """The anchor's data."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name != "__get__" and not any(isinstance(a, Mark) for a in args):
+            next(a for a in args if isinstance(a, cls)).of._tell()
+        return plainly(func, args, kwargs)
 
 
 class Anchor(nn.Parameter):
     """The parameter. It is 1, and autograd collects a mark of each backward in its gradient. frozen: names of the middle's parameters
-    that were frozen when it was made; counts: numbers that learn; alone: called if an optimizer has it, unless it shall."""
+    that were frozen when it was made; counts: numbers that learn; of: gives the RemoteModule, or None; spent: whether in PyTorch the
+    gradients of the last step were still there; moved: whether the script has descended by that of an open step."""
 
     def __new__(cls, frozen=()):
         self = super().__new__(cls, torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.frozen, self.told, self.alone, self.counts = list(frozen), set(), None, 1
+        self.frozen, self.told, self.of, self.counts, self.spent, self.moved = list(frozen), set(), lambda: None, 1, False, False
         return self
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name, first = getattr(func, "__name__", ""), args[0] if args and isinstance(args[0], cls) else None
         if first is not None and first.frozen and ((func == _LEARNS and args[1]) or (name == "requires_grad_" and (args[1:] or (True,))[0])):
-            raise errors.usage(f"{_listed(first.frozen)} of the middle cannot learn any more: the server was told so when RemoteModule was "
-                               "made. Make another one, with its state_dict() and requires_grad as it shall be")
-        if func == _GRAD and first.alone and "/optim/" in sys._getframe(1).f_code.co_filename:
-            first.alone()
-        if name in _HOOKS:
-            raise errors.usage(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
+            raise errors.here(f"{_listed(first.frozen)} of the middle cannot learn any more: the server was told so when RemoteModule was "
+                              "made. Make another one, with its state_dict() and requires_grad as it shall be")
+        if func == _GRAD:
+            return first._gradient(sys._getframe(1))
+        if func == _SET_GRAD:
+            if isinstance(args[1], Spent):
+                return None
+            first.spent, args = False, (first, args[1] if args[1] is None else plainly(torch.Tensor.detach, args[1:]))
+        if name in HOOKS:
+            raise errors.here(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
         asked = first is not None and (func in _NUMBERS or func in _SIZES) and not sys._getframe(1).f_code.co_filename.startswith(_TORCH)
         if asked and func in _NUMBERS:
             return first._counted()
-        read = asked or (first is not None and (name in _COPIES or func == _DATA))
+        marked = any(isinstance(a, Mark) for a in args)  # a script's own descent
+        if first is not None and changes(name) and any(type(a) is Mark for a in args):
+            first.moved = True
+        read = asked or (first is not None and (name in _COPIES or changes(name) and not marked and not optimizer_of(sys._getframe(1))))
         given = next((a for a in args[1:] if isinstance(a, cls)), None) if name in _INTO else None
         if read or given is not None:
             (first if read else given)._tell()
-        out = _plainly(func, args, kwargs)
-        return torch.Tensor._make_subclass(Mark, out.data) if func == _GRAD and out is not None else out
+        out = plainly(func, args, kwargs)
+        if func == _DATA:
+            out = torch.Tensor._make_subclass(Numbers, out)
+            out.of = first
+        return out
+
+    def _gradient(self, frame):
+        """What reads it gets. Its own optimizer gets none, and so never changes it."""
+        remote, by = self.of(), optimizer_of(frame)
+        if frame.f_code.co_name == "zero_grad":
+            self.spent = False
+        if remote is not None and by is not None and not remote._is_own(by):
+            remote._strange(by)
+        elif by is not None and frame.f_code.co_name != "zero_grad":
+            return None
+        out = self.mark()
+        if out is None and self.spent:
+            return Spent.new()
+        return None if out is None else torch.Tensor._make_subclass(Mark, out.data)
 
     def _tell(self, text="parameters() has one number in place of the middle's parameters, which are on the server: what copies, averages or "
                          "measures parameters() leaves them out; state_dict() has them"):
         if text not in self.told:
             self.told.add(text)
-            _log.warning(text)
+            _log.warning("%s", errors.told(text))
+
+    def _bare(self):
+        self._tell()
+        return nn.Parameter(self.raw().clone(), self.requires_grad)
+
+    def __deepcopy__(self, memo):
+        return memo.setdefault(id(self), self._bare())
+
+    def __reduce_ex__(self, protocol):
+        return self._bare().__reduce_ex__(protocol)
 
     def _counted(self):
         if self.frozen:
@@ -85,15 +167,15 @@ class Anchor(nn.Parameter):
         return self.counts
 
     def watch(self, hook):
-        _plainly(torch.Tensor.register_hook, (self, hook), None)
+        plainly(torch.Tensor.register_hook, (self, hook))
 
     def raw(self):
         """A plain tensor with the same number."""
-        return _plainly(torch.Tensor.detach, (self,), None)
+        return plainly(torch.Tensor.detach, (self,))
 
     def mark(self):
         """Its gradient as a plain tensor; None: it has none."""
-        return _plainly(_GRAD, (self,), None)
+        return plainly(_GRAD, (self,))
 
 
 def _listed(names):
@@ -105,18 +187,12 @@ class Shown(nn.Module):
     checks. It has no parameters, so that parameters() has each one once."""
 
     def __init__(self, of, remote):
-        self.__dict__.update(_of=of, _remote=remote, _parameters={}, _buffers={}, _modules={})
+        self.__dict__.update(_of=of, _remote=remote, _parameters={}, _buffers=of._buffers, _modules={})
 
     __class__ = property(lambda self: type(self._of))
 
     def __getattr__(self, name):
-        if name == "training":
-            return self._remote().training
-        value = getattr(self._of, name)
-        if isinstance(value, torch.Tensor):
-            self._remote()._tell("shown", f"{name} of a {type(self._of).__name__} of the middle is what it was before RemoteModule was made: "
-                                 "state_dict() has the server's, apply() and load_state_dict() change it")
-        return value
+        return self._remote().training if name == "training" else getattr(self._of, name)
 
     def __setattr__(self, name, value):
         if name != "training":

@@ -205,6 +205,13 @@ def one(x, what, name):
     return int(pair[0])
 
 
+def place(name, dim, dims):
+    """dim of a tensor of so many dimensions, rows among them, from 0."""
+    if not -dims <= dim < dims:
+        raise errors.config(f"{name}: dimension {dim} of what has {dims}: give one from {-dims} to {dims - 1}")
+    return dim % dims
+
+
 def must(name, module, **usual):
     for key, value in usual.items():
         if getattr(module, key, value) != value:
@@ -214,8 +221,9 @@ def must(name, module, **usual):
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
 LIES = {1: [0], 2: [0, 1], 3: [1, 2, 0]}  # the order in which the graph has so many dimensions
 REFLECT, EDGE, NEAREST, LINEAR, ALIGNED, AREA, MEAN = range(1, 8)  # modes of the op `resample`
-OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
-      "computes, also by a function of each of its numbers, such as exp: apply other functions to what it computes, or keep this part in head or tail"
+OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module computes, where a " \
+      "function of each of its numbers, such as exp, may stand before it; and unchanged as the weight of F.linear, F.conv1d, F.conv2d and matmul: apply other " \
+      "functions to what the module computes, or keep this part in head or tail"
 
 
 class Builder:
@@ -226,7 +234,7 @@ class Builder:
         self.fields = [(whole, whole)] if isinstance(whole, str) else whole or []
         self.rows, self.whole, self.still = rows, self.fields and self.fields[0][1], still
         self.without_dropout, self.evaluates = without_dropout, evaluates
-        self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
+        self.nodes, self.params, self.named, self.streams, self.per_token, self.lines = [], [], {}, 0, per_token, {}
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
         self.single = None  # the first batch norm that gets one number for each channel of a row
         for shape in shapes if per_token and not whole else ():

@@ -1,16 +1,26 @@
 """One call of a RemoteModule: what it is to autograd, and a step of calls whose chunks overlap."""
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import errors
 
 
-def _once(backward):
-    """Like once_differentiable, which refuses create_graph=True; a backward without a graph is called directly."""
-    refuses = once_differentiable(backward)
+class _OfGradient(torch.autograd.Function):
+    """An input's gradient, of which create_graph=True wants a gradient."""
 
+    @staticmethod
+    def forward(ctx, dx):
+        return dx.clone()
+
+    @staticmethod
+    def backward(ctx, _):
+        raise errors.here("a gradient of the middle's gradient, as of a gradient penalty, is not known on the server: leave the middle out of the penalty")
+
+
+def _once(backward):
     def once(ctx, *dys):
-        return (refuses if torch.is_grad_enabled() else backward)(ctx, *dys)
+        with torch.no_grad():
+            found = backward(ctx, *dys)
+        return tuple(_OfGradient.apply(x.requires_grad_()) if isinstance(x, torch.Tensor) and x.dim() > 1 else x for x in found) if torch.is_grad_enabled() else found
     return once
 
 

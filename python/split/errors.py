@@ -1,5 +1,7 @@
 """Exceptions, one for each status of sysexits.h and for the codes that a script must distinguish."""
+import os
 import re
+import sys
 
 
 class Error(Exception):
@@ -45,6 +47,20 @@ def at(e, line):
     return e
 
 
+def where():
+    """FILE:LINE of the script, as far as there is one: the innermost frame outside of this package and PyTorch."""
+    packages, frame = [os.path.dirname(sys.modules[m].__file__) + os.sep for m in (__package__, "torch") if m in sys.modules], sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith((*packages, "<")):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+def told(text):
+    """A warning's text, behind the script's line."""
+    line = where()
+    return f"{line}: {text}" if line else text
+
+
 def error_of(code, status, key, step, text):
     found = _BY_CODE.get(code) or _BY_STATUS.get(status) or Error
     e = found(text)
@@ -65,6 +81,10 @@ def named(e, path):
 
 def usage(text, step=0):
     return error_of(1, 64, "", step, text)
+
+
+def here(text):
+    return at(usage(text), where())
 
 
 def no_attribute(text):

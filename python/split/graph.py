@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, real
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, place, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -98,7 +98,7 @@ def _turned(own, dims):
 def _permute(b, name, x, *dims):
     dims = dims[0] if len(dims) == 1 else dims
     n = len(x.shape) + (not isinstance(x, Own))
-    dims = [d % n for d in dims]
+    dims = [place(name, d, n) for d in dims]
     if isinstance(x, Own):
         return _turned(x, dims)
     if isinstance(x, Parted) and dims == [0, 2, 1, 3]:
@@ -118,6 +118,7 @@ def _permute(b, name, x, *dims):
 
 def _transpose(b, name, x, dim0, dim1):
     dims = list(range(len(x.shape) + (not isinstance(x, Own))))
+    dim0, dim1 = place(name, dim0, len(dims)), place(name, dim1, len(dims))
     dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
     return _permute(b, name, x, dims)
 
@@ -140,8 +141,8 @@ def _whole(own, index):
 
 def _slice(b, name, x, dim=0, start=None, end=None, step=1):
     if isinstance(x, Own):
-        return _whole(x, (slice(None),) * (dim % len(x.shape)) + (slice(start, end, step),))
-    dim %= len(x.shape) + 1
+        return _whole(x, (slice(None),) * place(name, dim, len(x.shape)) + (slice(start, end, step),))
+    dim = place(name, dim, len(x.shape) + 1)
     if dim == 0 and start in (None, 0) and end in (None, _ALL) and step in (None, 1):
         return x
     whole = dim and all(i is None or isinstance(i, int) for i in (start, end, step))
@@ -154,7 +155,7 @@ def _slice(b, name, x, dim=0, start=None, end=None, step=1):
 
 
 def _select(b, name, x, dim, index):
-    dim %= len(x.shape) + 1
+    dim = place(name, dim, len(x.shape) + 1)
     if isinstance(x, recurrent.Steps) and not dim:
         if x.parts:
             return x.parts[index]
@@ -195,7 +196,7 @@ def _squeeze(b, name, x, dim=None):
     if isinstance(x, recurrent.Steps) and dim == 0 and x.shape[0] == 1:
         return _select(b, name, x, 0, 0)
     dims = [dim] if isinstance(dim, int) else dim
-    gone = {d % (len(x.shape) + 1) for d in dims} if dims is not None else set(range(1, len(x.shape) + 1))
+    gone = {place(name, d, len(x.shape) + 1) for d in dims} if dims is not None else set(range(1, len(x.shape) + 1))
     if 0 in gone:
         raise errors.config(f"{name}: dimension 0 is that of rows, which stays")
     return _view(b, name, x, -1, *(n for d, n in enumerate(x.shape, 1) if n != 1 or d not in gone))
@@ -203,9 +204,9 @@ def _squeeze(b, name, x, dim=None):
 
 def _unsqueeze(b, name, x, dim):
     if isinstance(x, Own):
-        dim %= len(x.shape) + 1
+        dim = place(name, dim, len(x.shape) + 1)
         return _viewed(x, (*x.shape[:dim], 1, *x.shape[dim:]))
-    dim %= len(x.shape) + 2
+    dim = place(name, dim, len(x.shape) + 2)
     if not dim:
         raise errors.config(f"{name}: dimension 0 is that of rows, and stays the first")
     return _view(b, name, x, -1, *x.shape[:dim - 1], 1, *x.shape[dim - 1:])
@@ -258,7 +259,7 @@ def _view(b, name, x, *size):
 
 def _cat(b, name, tensors, dim=0):
     y = tensors[0]
-    dim %= len(y.shape) + 1
+    dim = place(name, dim, len(y.shape) + 1)
     for i, x in enumerate(tensors[1:]):
         fits = len(x.shape) == len(y.shape) and all(m == n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1) if d != dim)
         if not dim or not fits or (b.of_tokens(y) and dim == 1):
@@ -269,7 +270,7 @@ def _cat(b, name, tensors, dim=0):
 
 
 def _stack(b, name, tensors, dim=0):
-    dim %= len(tensors[0].shape) + 2
+    dim = place(name, dim, len(tensors[0].shape) + 2)
     return _cat(b, name, [_unsqueeze(b, f"{name}.of{i}", x, dim) for i, x in enumerate(tensors)], dim)
 
 
@@ -586,10 +587,12 @@ def reader(b, module, strip):
     def read(last):
         for node in last.graph.nodes:
             if node not in env:
+                had = len(b.nodes)
                 try:
                     env[node] = give(node)
                 except errors.ConfigError as e:
                     raise errors.at(e, node.meta.get("line"))
+                b.lines.update({word.split()[1]: node.meta.get("line") for word, *_ in b.nodes[had:]})
             if node is last:
                 return env[node]
     return read

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, must, ones, params, real
+from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, must, ones, params, place, real
 
 
 # ---- elementwise
@@ -127,7 +127,7 @@ def _part(b, name, x, dim, first, n):
 
 
 def _split(b, name, x, sizes, dim=0):
-    dim %= len(x.shape) + 1
+    dim = place(name, dim, len(x.shape) + 1)
     if not dim:
         raise errors.config(f"{name}: parts rows; the server has all of them")
     n = x.shape[dim - 1]
@@ -138,7 +138,7 @@ def _split(b, name, x, sizes, dim=0):
 
 
 def _chunk(b, name, x, chunks, dim=0):
-    return _split(b, name, x, -(-x.shape[dim % (len(x.shape) + 1) - 1] // chunks), dim)
+    return _split(b, name, x, -(-x.shape[place(name, dim, len(x.shape) + 1) - 1] // chunks), dim)
 
 
 def _glu(b, name, x, dim=-1):

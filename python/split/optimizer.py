@@ -1,8 +1,12 @@
 """Optimizers: the server's settings from the script's optimizer, and one optimizer for both sides."""
+import functools
+import types
+
 import torch
 
 from . import errors
 from .anchor import Anchor
+from .taken import Taken
 
 DEFAULTS = {"sgd": {"momentum": 0, "weight_decay": 0}, "adam": {"weight_decay": 0}, "adamw": {"weight_decay": 0.01}}  # PyTorch's
 KINDS = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
@@ -58,6 +62,7 @@ class Groups:
             raise errors.config(f"the middle's parameters are in {len(at)} groups of the optimizer; it has up to 9")
         self.count, self.at = len(groups), at
         self._take([groups[i] for i in at])
+        self.of_remote, self.steps, self._state = lambda: None, 0, None  # steps: of the optimizer since the last backward
 
     def _take(self, held):
         base = held[0]
@@ -91,6 +96,49 @@ class Groups:
         held[0]["params"].append(anchor)
         self.anchor, self.base = anchor, held[0]
 
+    def watch(self, of_remote):
+        """From now on each step of the optimizer is seen."""
+        self.of_remote, self.optimizer._split = of_remote, self
+        if not hasattr(self.optimizer.step, "_split"):
+            step = self.optimizer.step
+
+            @functools.wraps(step)
+            def watched(optimizer, *args, **kwargs):
+                optimizer._split.begins()
+                found = step(*args, **kwargs)
+                optimizer._split.forget_state(optimizer._split._now())
+                return found
+            watched._split = True
+            self.optimizer.step = types.MethodType(watched, self.optimizer)
+
+    def begins(self):
+        """A step of the optimizer."""
+        remote = self.of_remote()
+        if remote is None or not remote._middle.is_open:
+            return
+        self.check_state(remote)
+        if self.steps and (remote.anchor.spent or remote._graded()):
+            raise errors.here("step() of the optimizer was called twice behind one backward(), and the middle takes one step for each: call it once")
+        self.steps += 1
+
+    def _now(self):
+        """The state of the parameters of head and tail: tensors by identity and version."""
+        state = self.optimizer.state
+        return state, {id(p): [(k, (id(v), v._version) if isinstance(v, torch.Tensor) else v) for k, v in state[p].items()] for p in self.others() if state.get(p)}
+
+    def forget_state(self, now=None):
+        self._state = now
+
+    def check_state(self, remote):
+        """Refuses a state that the script has changed as a whole, since the middle's is on the server."""
+        if self._state is None or not remote._moments() or self.held()[0] is not self.base:  # load_state_dict() has a warning of its own
+            return
+        (had, before), (has, now) = self._state, self._now()
+        mine = [id(p) for p in self.others() if id(p) in before]
+        if had is not has or (mine and all(now.get(i) != before[i] for i in mine)):
+            raise errors.here("the optimizer's state was cleared or changed by hand, and the middle's moments are on the server: middle.load_state_dict("
+                              "middle.state_dict()) beside that begins these anew")
+
     def others(self):
         return [p for g in self.optimizer.param_groups for p in g["params"] if p is not self.anchor]
 
@@ -98,6 +146,8 @@ class Groups:
         """Whether load_state_dict() of the optimizer was called since this was asked last: it makes new groups."""
         base = self.held()[0]
         was, self.base = self.base, base
+        if was is not base:
+            self.forget_state()
         return was is not base
 
     def rate(self):
@@ -155,7 +205,7 @@ def clip_grad_norm_(parameters, middle, max_norm, *, scale=1.0):
     for p in parameters:
         if isinstance(p, Anchor):
             marks += [p.mark()] if p.mark() is not None else []
-        elif p.grad is not None:
+        elif not isinstance(p, Taken) and p.grad is not None:
             grads.append(p.grad)
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
     norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5

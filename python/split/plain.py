@@ -5,9 +5,12 @@ import functools
 import logging
 import weakref
 
+import numpy
 import torch
 
-from . import errors
+
+from . import errors, taken
+from .anchor import Spent, optimizer_of
 
 _log = logging.getLogger("split")
 _KEY = "split"
@@ -15,31 +18,63 @@ _HOOKS = "_forward_pre_hooks", "_state_dict_hooks"
 
 
 class Fresh:
-    """A hook of the module and of each layer in it, which fetches the weights before they are used. of: gives the RemoteModule, or None;
-    had: their
-    versions behind the last fetch; stale: the server's may have changed since then."""
+    """Fetches the weights before they are used: a hook of the module and of each layer in it, and what its tensors call (taken.Taken).
+    of: gives the RemoteModule, or None; had: versions() behind the last fetch; stale: the server's may have changed since then; lent:
+    arrays of numpy with the module's memory, that memory, and what was in it."""
 
     def __init__(self, module, of):
-        self.of, self._state = of, (*module.parameters(), *module.buffers())
+        self.of, self._state, self.classes, self.lent, self._writes = of, (*module.parameters(), *module.buffers()), taken.classes(self), [], 0
         self.fetched()
 
     def versions(self):
-        return sum(p._version for p in self._state)
+        with torch._C.DisableTorchFunction():
+            return sum(p._version for p in self._state), self._writes, sum(not numpy.array_equal(now, was, equal_nan=True) for _, now, was in self.lent)
+
+    def touched(self, nothing):
+        """A script has changed a tensor; nothing: by zeros."""
+        self._writes += not nothing
+        if nothing:
+            self.had = self.versions()
 
     def fetched(self):
+        self.lent = [(array, now, now.copy()) for array, now, _ in self.lent if array() is not None]
         self.had, self.stale = self.versions(), False
 
-    def __call__(self, *_):
+    def held(self):
+        """Whether the script still has an array of numpy with the module's memory, which in PyTorch would go on with each step."""
+        return any(array() is not None for array, _, _ in self.lent)
+
+    def closed(self):
+        remote = self.of()
+        return remote is None or not remote._middle.is_open
+
+    def __call__(self, *_, overwrites=False):
         if not self.stale or self.versions() != self.had:  # the script has put weights of its own into the module
             return
         remote = self.of()
         if remote is None:
             self.stale = False
-            _log.warning("the RemoteModule of this module is gone, and with it what the server learned: take its state_dict() before that")
-        elif not remote._middle.is_open:
-            raise errors.usage("the middle is closed, and this module has the weights from before: take its state_dict() before close(), or load weights into it")
-        else:
+            _log.warning("%s", errors.told("the RemoteModule of this module is gone, and with it what the server learned: take its state_dict() before that"))
+        elif remote._middle.is_open and remote._open:
+            raise errors.here(f"step {remote.step_number} is open, and the module that RemoteModule was made of lacks the weights of now: use it before "
+                              "the forward, or behind step() or drop()")
+        elif remote._middle.is_open:
             remote._fetch()
+        elif not overwrites:
+            raise errors.here("the middle is closed, and this module has the weights from before: take its state_dict() before close(), or load weights into it")
+
+    def reads_gradient(self, frame, reads):
+        """A script reads the gradient of one of the parameters, or sets it to None. Returns what stands for it; None: it has none."""
+        remote, by = self.of(), optimizer_of(frame)
+        if self.closed() or not reads:
+            return None
+        zeroes = frame.f_code.co_name == "zero_grad"
+        if remote._graded():
+            raise errors.here("a parameter of the module that RemoteModule was made of has no gradient here, since that is on the server. Clip by "
+                              "split.clip_grad_norm_(), take the gradient away by drop(), and take net.parameters() behind RemoteModule")
+        if by is not None and not remote._is_own(by) and not zeroes:
+            remote._strange(by)
+        return Spent.new() if remote.anchor.spent and by is None and not zeroes else None
 
     def of_layer(self, layer):
         """What pickle and copy.deepcopy get."""
@@ -56,7 +91,10 @@ def _unscripted():
     raise errors.usage("the server trains this module: give torch.jit.script its copy.deepcopy(), which has the weights of now")
 
 
-def watch(module, fresh):
+def watch(module, fresh, aliases=True):
+    """aliases: also tensors that the script holds elsewhere."""
+    tensors = (*module.parameters(), *module.buffers())
+    taken.take(tensors, fresh) if aliases else taken.give(tensors, fresh)
     for m in module.modules():
         for hooks in _HOOKS:
             getattr(m, hooks)[_KEY] = fresh
@@ -78,11 +116,42 @@ def bare(module, fetches=False):
             m.__dict__.pop(name, None)
         for hooks in _HOOKS:
             getattr(m, hooks).pop(_KEY, None)
+    taken.give_back((*module.parameters(), *module.buffers()) if fresh else ())
     try:
         yield
     finally:
         if fresh:
-            watch(module, fresh)
+            watch(module, fresh, aliases=False)
+
+
+_PLAIN = type(None), bool, int, float, str, tuple
+_HELD = "_modules", "_parameters", "_forward_hooks", "_backward_hooks", "_forward_pre_hooks"
+
+
+class Form:
+    """The layers, parameters, attributes and hooks of a module."""
+
+    def __init__(self, module):
+        self._module, scripted = module, torch.jit.ScriptModule
+        self._had = [(vars(m), dict(vars(m)), [(getattr(m, k), dict(getattr(m, k))) for k in _HELD]) for m in module.modules() if not isinstance(m, scripted)]
+        self._all = [({k: v for k, v in has.items() if isinstance(v, _PLAIN) and k != "training"}, "forward" in has, [list(map(id, d.values())) for d, _ in held])
+                     for has, _, held in self._had]
+
+    def changed(self):
+        """Whether a script has changed it, beside its mode."""
+        try:
+            for has, had, held in self._had:
+                had["training"] = has["training"]
+                if has != had or any(d != was for d, was in held):
+                    break
+            else:
+                return False
+        except RuntimeError:  # another tensor
+            pass
+        now = Form(self._module)
+        if now._all == self._all:
+            self.__dict__.update(vars(now))
+        return now._all != self._all
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, texts
-from .builder import LIES, MATH, UNREAD, Own, Value
+from .builder import LIES, MATH, UNREAD, Own, Value, place
 from .made import clamp
 
 
@@ -18,7 +18,7 @@ def _axes(name, x, dim):
     """The axes of PyTorch's dim, without rows, in order."""
     n = len(x.shape) + 1 if len(x.shape) < 4 else x.number  # which refuses them
     dims = range(n) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim
-    axes = sorted({d % n - 1 for d in dims})
+    axes = sorted({place(name, d, n) - 1 for d in dims})
     if axes[0] < 0:
         raise errors.config(f"{name}: it is over dimension 0, that of rows, which the server keeps apart; give the others")
     return axes

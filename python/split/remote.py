@@ -3,6 +3,8 @@ import functools
 import logging
 import math
 import os
+import sys
+import time
 import weakref
 from typing import NamedTuple, Optional
 
@@ -12,7 +14,8 @@ from torch import nn
 from . import crossing, errors, lora as adapters, network, plain, tracing
 from .anchor import Anchor, Shown
 from .middle import Middle
-from .optimizer import Groups, settings
+from .optimizer import Groups, Optimizer, settings
+from .taken import Taken
 
 _log = logging.getLogger("split")
 _LOOKED_AT = 4  # steps in which a script is seen to call zero_grad()
@@ -46,6 +49,8 @@ def _guarded(call):
             self._forget()
             raise
         except BaseException as e:
+            if isinstance(e, (errors.UsageError, errors.ConfigError)) and not isinstance(e, errors.RolledBack):
+                errors.at(e, errors.where())
             waits = isinstance(e, errors.UnavailableError) and call.__name__ not in ("step", "drop", "grad_norm")
             if waits or not isinstance(e, Exception):
                 self.__dict__["_interrupted"] = call.__name__
@@ -113,7 +118,7 @@ class RemoteModule(nn.Module):
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = _shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
         self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _told=set(), _ends=plain.Ends())
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends())
         self._forget()
         me = weakref.ref(self)
         self.anchor.watch(lambda grad: me() and me()._mark(grad))
@@ -148,14 +153,20 @@ class RemoteModule(nn.Module):
             self.__dict__["_fresh"] = plain.Fresh(module, me)
             self._begin(resume)
         plain.watch(module, self._fresh)
+        self.__dict__["_form"] = plain.Form(module)
+        self.anchor.of = me
         if own:
             self._groups.move(self.anchor)
-        else:
-            self.anchor.alone = lambda: me() and me()._tell("dict", "an optimizer of the script has parameters() of the network, and the middle was "
-                                                            "made with a dict, whose learning rate stays: give RemoteModule that optimizer")
+            self._groups.watch(me)
         self.train(module.training)
 
-    anchor = property(lambda self: self.anchor_weight, doc="The parameter that stands for the middle's in parameters().")
+    @property
+    def anchor(self):
+        """The parameter that stands for the middle's in parameters()."""
+        if not isinstance(self.anchor_weight, Anchor):
+            raise errors.here("anchor_weight has another tensor in its place, as by functional_call() with changed parameters, and the middle's are on the "
+                              "server: call the network itself")
+        return self.anchor_weight
 
     def _text_of(self, builder, out):
         still = [not learns for learns in self._input_grads]
@@ -170,7 +181,10 @@ class RemoteModule(nn.Module):
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
-        middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
+        try:
+            middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
+        except errors.ConfigError as e:
+            raise errors.at(e, self._builder.lines.get(e.key.removeprefix("node ")))
         self.__dict__.update(_crossed=middle.crossed()[0], _skips=0, _kept=resume is not None, _resumed=resume is not None)  # crossed: bytes up to the last step
         self._fresh.fetched()
         self._fresh.stale = resume is not None
@@ -212,7 +226,7 @@ class RemoteModule(nn.Module):
         self.__dict__["_skips"] += self._cleared()
         self.drop()
         if self._skips == 3:
-            _log.warning("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn")
+            _log.warning("%s", errors.told("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn"))
 
     @_uncompiled
     @_guarded
@@ -246,6 +260,8 @@ class RemoteModule(nn.Module):
             raise errors.usage(ODD_MODE)
         if self.training and torch.is_grad_enabled():
             self._check_trained(len(xs[0]))
+        self._check_form()
+        self._check_values()
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
         self._settle()
@@ -258,6 +274,10 @@ class RemoteModule(nn.Module):
                                "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
         if graded:
             self._check_learns(xs)
+            if self.anchor.moved:
+                raise errors.usage("parameters() were moved by their gradients before this forward, as by SAM, and the middle's were not: its weights "
+                                   "move in step() alone", self.step_number)
+            self.anchor.spent = False
         call = self._post([x.detach() for x in xs], lengths, trains)
         call.leaf = crossing.leaf(xs) if graded and self.step_number < _LOOKED_AT else None
         return xs, call, graded
@@ -296,14 +316,34 @@ class RemoteModule(nn.Module):
                                "variance: give more rows in training")
         self._check_module()
         tracing.check_draws(self._builder)
-        if self._fresh.versions() != self._fresh.had or not 0.5 < self.anchor.raw().item() <= 1:  # an optimizer decays it
-            self._fresh.had = self._fresh.versions()
-            _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
-                         "RemoteModule sends some")
-        graded = next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
+        with torch._C.DisableTorchFunction():
+            graded = next((n for n, p in self._state.items() if p.grad is not None), None)
         if graded:
             self._tell("graded", f"{graded}: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does "
                        "not get it: call RemoteModule in place of the module")
+
+    def _check_values(self):
+        if self._fresh.versions() != self._fresh.had or self.anchor.raw().item() != 1:
+            self._fresh.had = self._fresh.versions()
+            self.anchor.raw().fill_(1)
+            _log.warning("%s", errors.told("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
+                                           "RemoteModule sends some"))
+
+    def _check_form(self):
+        """Refuses a module that would not be read as it was."""
+        if not self._form.changed():
+            return
+        self._check_replaced()
+        builder, out = self._read()
+        if self._text_of(builder, out) != self._text:
+            raise errors.usage("the module that RemoteModule was made of computes something else by now, as a layer was replaced or a rate of dropout "
+                               "set, and the server does not: do so before it becomes a RemoteModule")
+        self.__dict__["_form"] = plain.Form(self._module)
+
+    def _check_replaced(self):
+        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
+        if replaced:
+            raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
 
     def _check_module(self):
         if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
@@ -311,9 +351,6 @@ class RemoteModule(nn.Module):
                                "or call drop() where a step shall not count")
         if any(m.training not in (self._mode, self.training) for m in self._modal):
             raise errors.usage(ODD_MODE)
-        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
-        if replaced:
-            raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
 
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
@@ -329,6 +366,9 @@ class RemoteModule(nn.Module):
         if not len(t) == len(x) <= self._shape[0]:
             raise errors.usage(f"x has {len(x)} rows, and t {len(t)}; the middle was made for {self._shape[0]}")
         self._check_trained(len(x))
+        self._check_form()
+        self._check_values()
+        self.anchor.spent = False
         xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
         state = crossing.Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
         while not state.over():
@@ -344,8 +384,23 @@ class RemoteModule(nn.Module):
     def _forget(self):
         self._ends.forget()
         self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0, _added_up=False)
-        self.anchor.raw().fill_(1)
         self.anchor.grad = None
+
+    def _graded(self):
+        """Whether a backward has come, whose gradient was neither taken away nor used."""
+        return bool(self._marked) and not self._cleared()
+
+    def _is_own(self, optimizer):
+        return isinstance(optimizer, Optimizer) or (self._groups is not None and optimizer is self._groups.optimizer)
+
+    def _strange(self, optimizer):
+        """Another optimizer of the script reads the middle's gradients."""
+        if self._groups is None:
+            return self._tell("dict", "an optimizer of the script has parameters() of the network, and the middle was made with a dict, whose "
+                              "learning rate stays: give RemoteModule that optimizer")
+        raise errors.here(f"this {type(optimizer).__name__} has the middle's parameters, and the middle learns by the optimizer that RemoteModule was made "
+                          "with. To begin with another one: put the module back in place of the RemoteModule, make the optimizer, then RemoteModule with it, "
+                          "and close() the old one")
 
     def _one_mark(self):
         return torch.full((1,), _MARK, dtype=torch.float32, device="cpu")
@@ -357,9 +412,10 @@ class RemoteModule(nn.Module):
 
     def apply(self, fn):
         """Applies fn to the middle's modules, too, for example to initialize weights: what fn changes is sent to the server."""
-        before = self.state_dict()
+        before = {k: v.clone() for k, v in self.state_dict().items()}
         self._module.apply(fn)
         self._check_module()
+        self._check_replaced()
         builder, out = self._read()
         if self._text_of(builder, out) != self._text:
             raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
@@ -379,7 +435,12 @@ class RemoteModule(nn.Module):
         return super().train(mode)
 
     def __getattr__(self, name):
-        if name in self.__dict__.get("_module", self).__dict__.get("_modules", ()):
+        module = self.__dict__.get("_module", self).__dict__
+        if name in {**module.get("_parameters", {}), **module.get("_buffers", {})}:
+            return getattr(self._module, name)
+        if name in module.get("_modules", ()):
+            if sys._getframe(1).f_code.co_name == "get_submodule":  # of a network around it: what named_modules() shows
+                return dict(self._seen)[name]
             raise errors.no_attribute(f"{name} is on the server: state_dict() has its weights, and the module that RemoteModule was made of the layer")
         return super().__getattr__(name)
 
@@ -401,6 +462,7 @@ class RemoteModule(nn.Module):
         call = crossing.Call(number, self.step_number, xs, lengths)
         if trains:
             self._open.append(call)
+            self._fresh.stale |= bool(self._counted)  # batch statistics move
         return call
 
     @_guarded
@@ -417,6 +479,8 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"zero_grad() came between backwards of step {call.step}: call drop() first", call.step)
         if call.leaf is not None and not any(c.back for c in self._open) and call.leaf.grad is not None and call.leaf.grad.any():
             self.__dict__["_added_up"] = True
+        if self._groups:
+            self._groups.steps = 0
         self._middle.backward(call.number, [None if dy is None else self._pack(_nhwc(dy), call.lengths) for dy in dys])
         call.back = True
 
@@ -486,9 +550,11 @@ class RemoteModule(nn.Module):
             return Step(number, 0, 0.0, True)
         self._check_gradients(scale)
         number, before = self._open[0].step, self._crossed
+        if self._groups:
+            self._groups.check_state(self)
         if self._groups and self._groups.loaded() and not self._resumed and self._moments():
-            _log.warning("an optimizer's state was loaded, and the moments of the middle are on the server: split.save() and split.load() keep "
-                         "those of both")
+            _log.warning("%s", errors.told("an optimizer's state was loaded, and the moments of the middle are on the server: split.save() and "
+                                           "split.load() keep those of both"))
         if self._added_up:
             self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
                        "each step")
@@ -498,6 +564,9 @@ class RemoteModule(nn.Module):
         self._fresh.stale = True
         self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
+        self.anchor.spent, self.anchor.moved = True, False
+        if self._fresh.held():
+            self._follow()
         self.__dict__["_resumed"] = False
         self.__dict__["_skips"] = 0
         self.__dict__["_crossed"], seconds = self._middle.crossed()
@@ -506,7 +575,7 @@ class RemoteModule(nn.Module):
     @_guarded
     def drop(self):
         """Drops the open step, which counts as done."""
-        self._fresh.stale = True  # batch statistics have moved
+        self._fresh.stale |= bool(self._counted)  # batch statistics have moved
         self._middle.drop()
         self._forget()
 
@@ -550,10 +619,18 @@ class RemoteModule(nn.Module):
         """Warns, once."""
         if what not in self._told:
             self._told.add(what)
-            _log.warning("%s", text)
+            _log.warning("%s", errors.told(text))
+
+    def _follow(self):
+        """Fetches the weights behind a step, for an array of numpy."""
+        began = time.monotonic()
+        self._fetch()
+        self.__dict__["_followed_s"] += time.monotonic() - began
+        if self._followed_s > 1:
+            self._tell("numpy", "the script has an array of numpy() with the middle's weights, so they are fetched behind each step: copy() the array")
 
     def _fetch(self):
-        with torch.no_grad(), plain.untraced():
+        with torch.no_grad(), plain.untraced(), torch._C.DisableTorchFunction():
             for p in (p for p in self._builder.params if p.constant is None):
                 p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
             for key in self._counted:
@@ -562,9 +639,10 @@ class RemoteModule(nn.Module):
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()
+        self._check_values()
         self._fetch()
-        for key, value in self._module.state_dict().items():
-            destination[prefix + key] = value.detach().clone()
+        for key, value in self._module.state_dict(keep_vars=keep_vars).items():
+            destination[prefix + key] = value if isinstance(value, Taken) else value.detach().clone()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         self._check_process()
@@ -579,11 +657,13 @@ class RemoteModule(nn.Module):
         if wrong or not given:
             return
         if self.step_number and self._moments():
-            _log.warning("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep them")
-        if len(given) < len(own):
+            _log.warning("%s", errors.told("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep "
+                                           "them"))
+        if len(given) < len(own) or any(isinstance(v, Taken) for v in given.values()):
             self._settle()
-            self._fetch()
-        with torch.no_grad():
+            if self._fresh.versions() == self._fresh.had:
+                self._fetch()
+        with torch.no_grad(), torch._C.DisableTorchFunction():
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
@@ -591,6 +671,8 @@ class RemoteModule(nn.Module):
             self._text = self._text_of(self._builder, self._out)
         self.close(goodbye=not self._kept)
         self._begin()
+        if self._groups:
+            self._groups.forget_state()
 
     def __deepcopy__(self, memo):
         raise errors.usage("a middle cannot be copied: save state_dict() and checkpoint()")

@@ -174,6 +174,8 @@ static void faults_in_files(void **state)
 		 "c.yaml:2:34: data.label: needs the name of a column"},
 		{"model: {name: mlp}\ndata: {kind: csv, dir: d, label: ~}\n", "needs the name of a column"},
 		{"model: {name: mlp}\ndata: {kind: csv, dir: d, label: \"\"}\n", "data.label must not be empty"},
+		{"model: {name: mlp, task: numbers, classes: 3}\ndata: {kind: csv, dir: d, label: [a, b, a]}\n",
+		 "c.yaml:2:34: data.label: a is named twice: name each column or class once"},
 		{BASE "threads: 1\nthreads: 2\n", "c.yaml:4:1: key threads is given twice: remove one"},
 		{BASE "train: {batch: 1, chunks: 1}\ntrain: {epochs: 2}\n", "c.yaml:4:1: key train is given twice"},
 		{BASE "codec: {mid_act: none, mid_act: f16}\n", "c.yaml:3:24: key codec.mid_act is given twice"},

@@ -286,6 +286,10 @@ def check_lines():
             (Bad(lambda m, x: sum(part for part in m(x))), Bad, "forward loops over what a layer gives"),
             (Bad(lambda m, x: m(x) * torch.rand(C, 1, 1)), Bad, "makes a tensor"),
             (Bad(lambda m, x: m(x) * F.batch_norm(x, torch.zeros(C), torch.ones(C))), Bad, "F.batch_norm is known on the server with all that"),
+            (Bad(lambda m, x: torch.cat([x, m(x)], 4)), Bad, "dimension 4 of what has 4: give one from -4 to 3"),
+            (Bad(lambda m, x: m(x).transpose(1, -5)), Bad, "dimension -5 of what has 4"),
+            (Bad(lambda m, x: m(x[:, :3])), Bad, "with its input channels"),
+            (Bad(lambda m, x: F.conv2d(x, torch.exp(m.weight))), Bad, "unchanged as the weight of F.linear"),
             (torch.jit.script(BadScript()), BadScript, "cumsum is not known"),
             (nn.Sequential(nn.Conv2d(C, C, 1), nn.LSTM(6, 6)), None, "1: takes rows of steps of one length")):
         text = str(refused(split.ConfigError, says, remote, module, SHAPE))

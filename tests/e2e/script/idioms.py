@@ -182,6 +182,6 @@ def main():
 
 if __name__ == "__main__":
     sys.modules["idioms"] = sys.modules[__name__]
-    for part in ("idioms_learn", "idioms_network"):
+    for part in ("idioms_learn", "idioms_network", "idioms_plain", "idioms_steps"):
         importlib.import_module(part)
     main()

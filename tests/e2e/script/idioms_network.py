@@ -431,7 +431,7 @@ def filled(m):
         m.weight.data.fill_(0.1)
 
 
-@several("warned", {"kaiming": kaiming, "weight": constant, "data": filled}, "is what it was before RemoteModule was made")
+@several("warned", {"kaiming": kaiming, "weight": constant, "data": filled}, "were changed here")
 def initialize_in_a_loop(s, fill):
     s.make()
     for m in s.net.modules():
