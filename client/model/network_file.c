@@ -237,10 +237,9 @@ static void add_inputs(struct sl_build *b, const struct sl_graph *g)
 static void copy_node(struct sl_build *b, const struct network *n, const struct sl_node *node)
 {
 	const struct sl_graph *g = &n->graph;
-	struct sl_draft d = sl_draft_begin(b, node->kind, node->name, g->link[node->in]);
+	struct sl_draft d = sl_draft_like(b, node, node->name, g->link[node->in]);
 	const char *name[SL_OP_MAX_PARAM];
 
-	d.node.u = node->u;
 	for (int i = 1; i < node->n_in; i++)
 		d.in[d.node.n_in++] = g->link[node->in + i];
 	for (int i = 0; i < node->n_param; i++)
