@@ -97,7 +97,7 @@ def _role(p, module):
 # ---- reading
 
 _SIZES = r"\[([1-9][0-9]*(?:,[1-9][0-9]*)*)\]"
-_NETWORK = re.compile(rf"graph 1\nin (image|row) f32 R{_SIZES}\nin label [^\n]*\n((?:param [^\n]*\n)*)((?:node [^\n]*\n)+)"
+_NETWORK = re.compile(rf"graph 1\nin (image|row) f32 R{_SIZES}\nin [^\n]*\n((?:param [^\n]*\n)*)((?:node [^\n]*\n)+)"
                       r"node \S+ (?:xent|mse) %([2-9]|[1-9][0-9]+) %1\nout loss %[0-9]+\n")
 _PARAM = re.compile(rf"param (\S+) {_SIZES}( stat| frozen)? \S+")
 _DTYPE = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
