@@ -23,7 +23,13 @@ static bool is_apart(enum sl_op_kind kind, const struct sl_attr *a)
 	const bool sized = kind == SL_OP_PERMUTE || kind == SL_OP_TRANSPOSE || kind == SL_OP_RESAMPLE;
 
 	return a->type == SL_ATTR_STREAM || strcmp(a->key, "p") == 0 || strcmp(a->key, "momentum") == 0 ||
-	       (sized && strcmp(a->key, "axis") != 0 && strcmp(a->key, "mode") != 0);
+	       (sized && strcmp(a->key, "axis") != 0 && strcmp(a->key, "mode") != 0 && strcmp(a->key, "slices") != 0);
+}
+
+/* Whether the hash only has whether an attribute is there: its number follows from the size of the input. */
+static bool is_depth(const struct sl_attr *a)
+{
+	return strcmp(a->key, "slices") == 0 || strcmp(a->key, "back") == 0;
 }
 
 static uint64_t mix(uint64_t hash, const char *text)
@@ -44,7 +50,7 @@ static uint64_t of_node(const struct sl_graph *g, const struct sl_node *node, co
 	for (int i = 0; i < node->n_param; i++)
 		hash = mix(hash, g->param[g->link[node->param + i]].name);
 	for (int i = 0; (a = sl_op_attr(node->kind, i)); i++) {
-		const double x = sl_attr_get(node, a, 0),
+		const double n = sl_attr_get(node, a, 0), x = is_depth(a) ? n > 0 : n,
 			     y = a->type == SL_ATTR_PAIR ? sl_attr_get(node, a, 1) : a->standard;
 
 		/* no defaults, so that an attribute of a later version changes the hash only where it is used */

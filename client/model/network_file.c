@@ -2,6 +2,7 @@
 #include "client/model/network_file.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 static const char key[] = "model.network", graph_key[] = "split.graph", about_key[] = "split.network";
 /* The note's words for layouts; of HWC_FROM_CHW it has the number of channels. */
-static const char *const layout_word[] = {[SL_LAYOUT_OHWI_FROM_OIHW] = "oihw", [SL_LAYOUT_HWC_FROM_C1HW] = "chw"};
+static const char *const layout_word[] = {
+	[SL_LAYOUT_OHWI_FROM_OIHW] = "oihw", [SL_LAYOUT_HWC_FROM_C1HW] = "chw", [SL_LAYOUT_OHWI_FROM_OIDHW] = "oidhw"};
 enum { LAYOUT_WORDS = sizeof layout_word / sizeof layout_word[0] };
 
 /* The parts of an open file. The last node of the graph is its loss. */
@@ -205,6 +207,12 @@ static bool read_layout(const struct network *n, const struct sl_param *p, struc
 	for (int i = 0; word && i < LAYOUT_WORDS; i++)
 		if (layout_word[i] && strcmp(word, layout_word[i]) == 0)
 			made->layout = (enum sl_param_layout)i;
+	if (made->layout == SL_LAYOUT_OHWI_FROM_OIDHW || made->channels) {
+		const int64_t *file = made->file.dim, *memory = p->shape.dim;
+
+		return made->layout == SL_LAYOUT_OHWI_FROM_OIDHW && made->channels && p->shape.ndim == 4 &&
+		       file[0] == memory[0] && file[3] == memory[1] * memory[2] && made->channels == memory[2];
+	}
 	return made->layout == SL_LAYOUT_SAME ? !said
 					      : made->file.dim[made->layout == SL_LAYOUT_OHWI_FROM_OIHW] == last;
 }
@@ -214,12 +222,18 @@ static void copy_param(struct sl_build *b, const struct network *n, struct sl_dr
 	const struct sl_st_tensor *t = sl_st_find(n->file, p->name);
 	struct sl_made_param made = {.suffix = "", .shape = p->shape, .init = p->init, .role = p->role};
 
-	if (!t || t->ndim < 1 || t->ndim > SL_MAX_DIMS || t->count != sl_shape_count(&p->shape)) {
+	if (!t || t->ndim < 1 || t->ndim > SL_MAX_DIMS + 1 || t->count != sl_shape_count(&p->shape)) {
 		refuse(b, p->name, t ? "does not have the parameter's size" : "is missing");
 		return;
 	}
 	made.file = (struct sl_shape){t->ndim, {1, 1, 1, 1}};
-	memcpy(made.file.dim, t->dim, (size_t)t->ndim * sizeof t->dim[0]);
+	if (t->ndim > SL_MAX_DIMS) { /* of volumes: the plane of the kernel is one dimension here */
+		made.file.ndim = SL_MAX_DIMS;
+		made.channels = t->dim[SL_MAX_DIMS];
+	}
+	memcpy(made.file.dim, t->dim, (size_t)made.file.ndim * sizeof t->dim[0]);
+	if (t->ndim > SL_MAX_DIMS)
+		made.file.dim[SL_MAX_DIMS - 1] *= made.channels;
 	if (!read_layout(n, p, &made))
 		refuse(b, p->name, "does not have the layout that its note split.network names");
 	sl_draft_param(b, d, &made);
@@ -237,10 +251,9 @@ static void add_inputs(struct sl_build *b, const struct sl_graph *g)
 static void copy_node(struct sl_build *b, const struct network *n, const struct sl_node *node)
 {
 	const struct sl_graph *g = &n->graph;
-	struct sl_draft d = sl_draft_begin(b, node->kind, node->name, g->link[node->in]);
+	struct sl_draft d = sl_draft_like(b, node, node->name, g->link[node->in]);
 	const char *name[SL_OP_MAX_PARAM];
 
-	d.node.u = node->u;
 	for (int i = 1; i < node->n_in; i++)
 		d.in[d.node.n_in++] = g->link[node->in + i];
 	for (int i = 0; i < node->n_param; i++)
@@ -250,6 +263,14 @@ static void copy_node(struct sl_build *b, const struct network *n, const struct 
 		copy_param(b, n, &d, &g->param[g->link[node->param + i]]);
 	b->param_name = NULL;
 	(void)sl_draft_finish(b, &d);
+}
+
+/* Slices of the input, or with `which` 1 of the output, which the note has of volumes. */
+static int depth_of(const struct network *n, size_t which)
+{
+	const json_int_t d = json_integer_value(json_array_get(json_object_get(n->about, "depth"), which));
+
+	return d > 0 && d <= INT_MAX ? (int)d : 0;
 }
 
 /* The units that the note lists, [[name, first node], …], or else one for each layer. */
@@ -330,6 +351,8 @@ enum sl_err sl_network_file_build(struct sl_model **out, const struct sl_st_file
 		for (int i = 0; i < n.graph.n_node - 1 && !b.err; i++)
 			copy_node(&b, &n, &n.graph.node[i]);
 		prefix = json_string_value(json_object_get(n.about, "prefix"));
+		for (int i = 0; i < 2 && !b.err; i++)
+			b.model->depth[i] = depth_of(&n, i);
 		if (!b.err && prefix)
 			sl_build_name(&b, b.model->prefix, prefix, "");
 		if (!b.err)
@@ -421,6 +444,8 @@ enum sl_err sl_network_notes_make(struct sl_st_note note[SL_NETWORK_NOTES], cons
 	json_object_set_new(about, "task", json_string(m->task->name));
 	json_object_set_new(about, "units", units);
 	json_object_set_new(about, "layout", layout);
+	if (m->depth[0] || m->depth[1])
+		json_object_set_new(about, "depth", json_pack("[i, i]", m->depth[0], m->depth[1]));
 	if (m->prefix[0])
 		json_object_set_new(about, "prefix", json_string(m->prefix));
 	if (m->vocab)

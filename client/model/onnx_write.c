@@ -366,7 +366,9 @@ static void write_node(struct sl_onnx_writer *w)
 	w->e.again = false;
 	for (int i = 0; i < w->index; i++)
 		w->e.again |= strcmp(w->g->node[i].name, w->e.name) == 0;
-	if (kinds[w->node->kind] || words[w->node->kind])
+	if (w->node->slices)
+		sl_onnx_write_refuse(w, ", as it reads volumes");
+	else if (kinds[w->node->kind] || words[w->node->kind])
 		(kinds[w->node->kind] ? kinds[w->node->kind] : write_same)(w);
 	else
 		sl_onnx_write_refuse(w, "");

@@ -15,24 +15,34 @@ static const char tracked[] = ".num_batches_tracked";
 static const char running_mean[] = ".running_mean";
 
 /* [blocks, rows, cols] → [blocks, cols, rows] */
-static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows, int64_t cols)
+static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows, int64_t mid, int64_t cols)
 {
-	for (int64_t b = 0; b < blocks; b++, src += rows * cols, dst += rows * cols)
+	const int64_t n = rows * mid * cols;
+
+	for (int64_t b = 0; b < blocks; b++, src += n, dst += n)
 		for (int64_t r = 0; r < rows; r++)
-			for (int64_t c = 0; c < cols; c++)
-				dst[c * rows + r] = src[r * cols + c];
+			for (int64_t m = 0; m < mid; m++)
+				for (int64_t c = 0; c < cols; c++)
+					dst[(c * mid + m) * rows + r] = src[(r * mid + m) * cols + c];
 }
 
-/* The file's order as [blocks, rows, cols], such that memory's order is [blocks, cols, rows]. */
-static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
+/* The file's order as [blocks, rows, mid, cols], such that memory's order is [blocks, cols, mid, rows]. */
+static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t *rows, int64_t *mid, int64_t *cols)
 {
 	const int64_t *d = p->shape.dim;
 
+	*mid = 1;
 	switch (p->layout) {
 	case SL_LAYOUT_OHWI_FROM_OIHW:
 		*blocks = d[0];
 		*rows = d[1];
 		*cols = d[2] * d[3];
+		return;
+	case SL_LAYOUT_OHWI_FROM_OIDHW:
+		*blocks = d[0];
+		*rows = d[1];
+		*mid = d[2];
+		*cols = d[3];
 		return;
 	case SL_LAYOUT_HWC_FROM_C1HW:
 		*blocks = 1;
@@ -52,41 +62,54 @@ static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t 
 
 void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory)
 {
-	int64_t blocks, rows, cols;
+	int64_t blocks, rows, mid, cols;
 
-	file_matrix(p, &blocks, &rows, &cols);
-	transpose(file, memory, blocks, rows, cols);
+	file_matrix(p, &blocks, &rows, &mid, &cols);
+	transpose(file, memory, blocks, rows, mid, cols);
 }
 
 void sl_param_to_file_order(const struct sl_file_param *p, const float *memory, float *file)
 {
-	int64_t blocks, rows, cols;
+	int64_t blocks, rows, mid, cols;
 
-	file_matrix(p, &blocks, &rows, &cols);
-	transpose(memory, file, blocks, cols, rows);
+	file_matrix(p, &blocks, &rows, &mid, &cols);
+	transpose(memory, file, blocks, cols, mid, rows);
+}
+
+/* The tensor's dimensions in a file; returns how many. */
+static int dims_of(const struct sl_file_param *p, int64_t dim[SL_ST_MAX_DIMS])
+{
+	const bool volumes = p->layout == SL_LAYOUT_OHWI_FROM_OIDHW;
+
+	for (int i = 0; i < p->shape.ndim; i++)
+		dim[i] = p->shape.dim[i];
+	if (volumes) {
+		dim[3] = p->shape.dim[3] / p->channels;
+		dim[4] = p->channels;
+	}
+	return p->shape.ndim + volumes;
 }
 
 static bool same_shape(const struct sl_st_tensor *t, const struct sl_file_param *p)
 {
-	if (t->ndim != p->shape.ndim)
-		return false;
-	for (int i = 0; i < t->ndim; i++)
-		if (t->dim[i] != p->shape.dim[i])
-			return false;
-	return true;
+	int64_t dim[SL_ST_MAX_DIMS];
+
+	return t->ndim == dims_of(p, dim) && memcmp(t->dim, dim, (size_t)t->ndim * sizeof dim[0]) == 0;
 }
 
 enum sl_err sl_weights_check_tensor(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
 				    struct sl_fail *fail)
 {
-	char theirs[SL_ST_SHAPE_TEXT], ours[SL_SHAPE_TEXT];
+	char theirs[SL_ST_SHAPE_TEXT], ours[SL_ST_SHAPE_TEXT];
+	struct sl_st_tensor want = {0};
 
+	want.ndim = dims_of(p, want.dim);
+	(void)sl_st_shape_text(&want, ours);
 	if (!t)
-		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", name,
-				   sl_shape_text(&p->shape, ours));
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", name, ours);
 	if (!same_shape(t, p))
 		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", name,
-				   sl_st_shape_text(t, theirs), sl_shape_text(&p->shape, ours));
+				   sl_st_shape_text(t, theirs), ours);
 	if (!sl_st_is_float(t))
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "tensor \"%s\" is of type %.16s, which is none of F32, F16, BF16, F64", name,
@@ -421,9 +444,8 @@ static struct sl_st_item *add_item(struct state_dict *d, const char *name, const
 {
 	struct sl_st_item *item = &d->item[d->n++];
 
-	*item = (struct sl_st_item){.name = name, .dtype = dtype, .ndim = p->shape.ndim, .data = data};
-	for (int i = 0; i < p->shape.ndim; i++)
-		item->dim[i] = p->shape.dim[i];
+	*item = (struct sl_st_item){.name = name, .dtype = dtype, .data = data};
+	item->ndim = dims_of(p, item->dim);
 	return item;
 }
 

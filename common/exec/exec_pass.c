@@ -231,12 +231,12 @@ static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *place
 
 static struct sl_shape in_shape(const struct sl_exec *e, const struct sl_op *op, int k, const struct sl_dims *dims)
 {
-	return sl_shape_rows(op->in_shape[k], count_of(e, op->in[k], dims));
+	return sl_shape_rows(op->in_shape[k], sl_op_parts(op) * count_of(e, op->in[k], dims));
 }
 
 static struct sl_shape out_shape(const struct sl_exec *e, const struct sl_op *op, const struct sl_dims *dims)
 {
-	return sl_shape_rows(op->out_shape, count_of(e, op->out, dims));
+	return sl_shape_rows(op->out_shape, sl_op_parts(op) * count_of(e, op->out, dims));
 }
 
 enum sl_err sl_exec_begin(struct sl_exec *e)

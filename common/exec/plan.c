@@ -126,8 +126,8 @@ int64_t sl_plan_cut_most_of_row(const struct sl_plan *plan, bool mid)
 static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struct sl_op *op)
 {
 	for (int k = 0; k < op->n_in; k++)
-		op->in_shape[k].dim[0] = most_of(plan, g, g->value[op->in[k]].lead);
-	op->out_shape.dim[0] = most_of(plan, g, g->value[op->out].lead);
+		op->in_shape[k].dim[0] = sl_op_parts(op) * most_of(plan, g, g->value[op->in[k]].lead);
+	op->out_shape.dim[0] = sl_op_parts(op) * most_of(plan, g, g->value[op->out].lead);
 }
 
 /* A decaying field of the graph, and the n nodes that narrow with it (sl_graph_narrowing). */
@@ -375,6 +375,15 @@ static void free_segment(struct sl_plan_segment *s)
 	*s = (struct sl_plan_segment){0};
 }
 
+/* The shape `s` of an op as the graph has it, where one row is `row` (slices.h). */
+static struct sl_shape unfolded(const struct sl_op *op, struct sl_shape s, struct sl_shape row)
+{
+	if (sl_op_parts(op) == 1 && op->kind != SL_OP_RESAMPLE)
+		return s;
+	row.dim[row.ndim - 1] = s.dim[s.ndim - 1]; /* the op may narrow */
+	return sl_shape_rows(row, s.dim[0] / sl_op_parts(op));
+}
+
 static void note_shapes(struct sl_plan_segment *s)
 {
 	for (int i = 0; i < s->n_op; i++) {
@@ -382,9 +391,9 @@ static void note_shapes(struct sl_plan_segment *s)
 
 		for (int k = 0; k < op->n_in; k++)
 			if (op->in[k] == s->in_value)
-				s->in_shape = op->in_shape[k];
+				s->in_shape = unfolded(op, op->in_shape[k], s->graph.value[s->in_value].shape);
 		if (op->out == s->out_value)
-			s->out_shape = op->out_shape;
+			s->out_shape = unfolded(op, op->out_shape, s->graph.value[s->out_value].shape);
 	}
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/graph/slices.h"
+
 enum { FIRST_CAP = 32 };
 
 static enum sl_err grow(void **list, int need, int most, int *cap, size_t size, const char *what, struct sl_fail *fail)
@@ -188,7 +190,8 @@ static bool is_answer(enum sl_op_kind kind, int input)
 struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 {
 	const struct sl_node *node = &g->node[index];
-	struct sl_op op = {.kind = node->kind, .stream = node->stream, .out = node->out, .u = node->u};
+	struct sl_op op = {
+		.kind = node->kind, .stream = node->stream, .slices = node->slices, .out = node->out, .u = node->u};
 
 	memcpy(op.name, node->name, sizeof op.name);
 	for (int i = 0; i < node->n_in; i++) {
@@ -205,6 +208,7 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 		  : node->kind == SL_OP_ATTENTION && node->u.attention.each ? node->u.attention.each
 									    : 1;
 	op.out_shape = node->out < g->n_value ? g->value[node->out].shape : (struct sl_shape){0};
+	sl_slices_fold(&op);
 	return op;
 }
 
@@ -370,7 +374,7 @@ static bool turns(const struct sl_graph *g, const struct sl_node *node, enum sl_
 static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const int *in, const int *param,
 			 struct sl_graph_value *made, struct sl_fail *fail)
 {
-	struct sl_op op = {.kind = node->kind, .u = node->u};
+	struct sl_op op = {.kind = node->kind, .slices = node->slices, .u = node->u};
 	enum sl_lead lead = g->value[in[0]].lead;
 	enum sl_err err;
 
@@ -389,7 +393,7 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	for (int i = 0; i < node->n_in; i++)
 		if (!is_answer(node->kind, i))
 			op.in_shape[op.n_in++] = g->value[in[i]].shape;
-	err = sl_op_infer_shape(&op, fail);
+	err = sl_slices_infer(&op, fail);
 	if (!err && !vectors_fit(g, node, param, &op.out_shape))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: a parameter is not one number for each channel",
 				  node->name);
@@ -403,6 +407,16 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 					.shape = op.out_shape,
 					.maker = g->n_node};
 	return err;
+}
+
+struct sl_node sl_node_like(const struct sl_node *from)
+{
+	struct sl_node node = *from;
+
+	memset(node.name, 0, sizeof node.name);
+	node.in = node.n_in = node.param = node.n_param = node.out = 0;
+	node.stream = 0;
+	return node;
 }
 
 enum sl_err sl_graph_add_node(struct sl_graph *g, const struct sl_node *from, const int *in, const int *param, int *out,

@@ -74,6 +74,7 @@ struct sl_node {
 	int param, n_param;     /* link[param …]: its parameters */
 	int out;                /* the value that it makes */
 	uint16_t stream;        /* dropout's rng stream; for other ops, 0 if the graph was read from a text */
+	int slices;             /* of a volume, if the op reads one as such (struct sl_op) */
 	union sl_op_attr u;     /* attributes, and numbers derived from the shapes */
 };
 
@@ -167,6 +168,9 @@ struct sl_op_row sl_op_row(enum sl_op_kind kind); /* `kind` is below SL_OP_COUNT
 const struct sl_attr *sl_op_attr(enum sl_op_kind kind, int index);
 /* A node of that kind with the standard value of every attribute. */
 struct sl_node sl_node_of(enum sl_op_kind kind);
+/* A node that computes what `from` does: its kind and all attributes, but no name, stream or links. Whoever copies a
+ * node into another graph begins with this, so that no attribute is forgotten. */
+struct sl_node sl_node_like(const struct sl_node *from);
 /* Get and set an attribute as a number; `which` is 0 or 1 for the two numbers of a PAIR, else 0. sl_attr_set returns
  * false, and changes nothing, if the value is out of bounds, NaN, or not whole where it must be. */
 double sl_attr_get(const struct sl_node *node, const struct sl_attr *attr, int which);

@@ -125,9 +125,9 @@ enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most,
 	return err;
 }
 
-struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const char *name, int in)
+struct sl_draft sl_draft_like(struct sl_build *b, const struct sl_node *node, const char *name, int in)
 {
-	struct sl_draft d = {.node = sl_node_of(kind), .in = {in}};
+	struct sl_draft d = {.node = sl_node_like(node), .in = {in}};
 
 	d.node.stream = (uint16_t)b->graph->n_node;
 	d.node.n_in = 1;
@@ -135,6 +135,13 @@ struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const c
 	if (!b->err && (in < 0 || in >= b->graph->n_value))
 		give_up(b, sl_fail_set(b->fail, SL_ERR_BUG, "%s: there is no value %d yet", name, in));
 	return d;
+}
+
+struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const char *name, int in)
+{
+	const struct sl_node node = sl_node_of(kind);
+
+	return sl_draft_like(b, &node, name, in);
 }
 
 int sl_draft_finish(struct sl_build *b, struct sl_draft *d)

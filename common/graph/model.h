@@ -10,16 +10,17 @@
 /* How a parameter's memory layout (op.h) relates to the one in a safetensors file of torchvision. */
 enum sl_param_layout {
 	SL_LAYOUT_SAME,
-	SL_LAYOUT_OHWI_FROM_OIHW, /* dense convolution */
-	SL_LAYOUT_HWC_FROM_C1HW,  /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW], or from [C,KH,KW] */
-	SL_LAYOUT_HWC_FROM_CHW    /* linear behind a flattened image: [O,H·W·C] from [O,C·H·W] */
+	SL_LAYOUT_OHWI_FROM_OIHW,  /* dense convolution */
+	SL_LAYOUT_HWC_FROM_C1HW,   /* depthwise convolution: [KH,KW,C] from [C,1,KH,KW], or from [C,KH,KW] */
+	SL_LAYOUT_OHWI_FROM_OIDHW, /* convolution of volumes: [O,KH,KW,K·I] from [O,I,K,KH,KW], shape [O,I,K,KH·KW] */
+	SL_LAYOUT_HWC_FROM_CHW     /* linear behind a flattened image: [O,H·W·C] from [O,C·H·W] */
 };
 
 /* How weight files hold a parameter of the graph; its name is the same there. */
 struct sl_file_param {
 	struct sl_shape shape;
 	enum sl_param_layout layout;
-	int64_t channels; /* HWC_FROM_CHW: C */
+	int64_t channels; /* HWC_FROM_CHW: C; OHWI_FROM_OIDHW: KW */
 	bool optional;    /* a weight file may lack it: then it starts from its initialisation */
 	bool head;        /* it belongs to a new head, which pretrained files lack */
 	bool near_head;   /* it is pretrained, but a file that lacks the head may lack it, too */
@@ -50,8 +51,9 @@ struct sl_model {
 	size_t cap_file, cap_unit;
 	int n_unit;
 	const struct sl_learn_task *task;
-	int classes; /* outputs of the network; for a language model the vocabulary's size */
-	int vocab;   /* token ids are below it; 0: the input is not tokens */
+	int classes;  /* outputs of the network; for a language model the vocabulary's size */
+	int vocab;    /* token ids are below it; 0: the input is not tokens */
+	int depth[2]; /* slices of the input and of the output, where those are volumes; else 0 */
 	/* For networks with pretrained files. prefix: begins all names but the head's ("roberta."); files and users may
 	 * leave it out. ignored: globs of tensors' names in files that the network does not need; ends with NULL. ""
 	 * and NULL: none. */

@@ -23,6 +23,8 @@ struct sl_made_param {
 
 /* Begins a node whose first input is value `in`; the caller may append inputs and parameters to the draft. */
 struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const char *name, int in);
+/* The same for a node that computes what `node` does (sl_node_like). */
+struct sl_draft sl_draft_like(struct sl_build *b, const struct sl_node *node, const char *name, int in);
 /* Adds a new parameter to the graph, to the model's lists and to the draft. */
 void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made_param *made);
 /* Adds the node to the graph. Returns the value that it makes; -1 after a failure. */

@@ -295,6 +295,30 @@ static enum sl_err infer_groupnorm(struct sl_op *op, struct sl_fail *fail)
 	return infer_same(op, fail);
 }
 
+static enum sl_err infer_window(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_window_attr *a = &op->u.window;
+	const struct sl_shape *in = &op->in_shape[0];
+	const int64_t spread = (int64_t)(a->k - 1) * a->dilation + 1;
+	const int64_t positions = window_positions(a->back ? a->back : op->slices, spread, a->stride, a->pad);
+	const int64_t out = a->back ? a->back : positions;
+
+	if (op->slices < 1 || in->ndim != 4 || in->dim[1] % op->slices)
+		return misfit(op, fail, "[N,D·H,W,C], volumes of as many slices as it says");
+	if (positions < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (window): %d slices, padded by %d, are fewer than it spans, %lld", op->name,
+				   a->back ? a->back : op->slices, a->pad, (long long)spread);
+	if (a->back && (positions != op->slices || in->dim[3] % a->k))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (window): back to %d slices it takes %lld slices of a multiple of %d channels, "
+				   "not %d of %lld",
+				   op->name, a->back, (long long)positions, a->k, op->slices, (long long)in->dim[3]);
+	op->out_shape = sl_shape4(in->dim[0], in->dim[1] / op->slices * out, in->dim[2],
+				  a->back ? in->dim[3] / a->k : in->dim[3] * a->k);
+	return SL_OK;
+}
+
 static enum sl_err infer_repeat(struct sl_op *op, struct sl_fail *fail)
 {
 	op->out_shape = (struct sl_shape){op->u.repeat.ndim + 1, {op->in_shape[0].dim[0]}};
@@ -386,5 +410,5 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 {
-	return rows * sl_shape_row(&op->out_shape) * rules[op->kind].macs(op);
+	return rows * sl_op_parts(op) * sl_shape_row(&op->out_shape) * rules[op->kind].macs(op);
 }

@@ -26,6 +26,7 @@
  * RESAMPLE   any → another size of one axis           –      (see struct sl_resample_attr)
  * GROUPNORM  [H,W,C] or [S,C] → same                  weight [C], bias [C], or none   (torch.nn.GroupNorm)
  * REPEAT     any → the weight, for every row          weight [F], [S,F] or [H,W,C]
+ * WINDOW     [D·H,W,C] → [D'·H,W,K·C]                 –      (see struct sl_window_attr)
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
  * RMSNORM    [F], [S,F] … → same                      weight [D]   (x / sqrt(mean of x² + eps) · weight, over each
  *            group of D of the F numbers; usually D = F; plus: · (1 + weight))
@@ -163,6 +164,17 @@ struct sl_groupnorm_attr {
 	float eps;
 };
 
+/* Puts neighbouring slices of a volume side by side: channel i·C + c of the output's slice o is channel c of the
+ * input's slice o·stride − pad + i·dilation, i < k, or 0 if there is no such slice. So a convolution in 3-D is a WINDOW
+ * and a CONV2D with k·C input channels. back = B > 0: the adjoint, from `slices` slices of k·C channels to B slices of
+ * C channels. Each output slice is the sum of all parts that a WINDOW would have taken from it. A transposed
+ * convolution in 3-D is a CONVT2D and this. */
+enum { SL_WINDOW_MOST = 64 }; /* slices of a window */
+struct sl_window_attr {
+	int k, stride, pad, dilation;
+	int back;
+};
+
 struct sl_repeat_attr {
 	int ndim, dim[3]; /* the weight's shape */
 };
@@ -241,6 +253,7 @@ union sl_op_attr {
 	struct sl_resample_attr resample;
 	struct sl_groupnorm_attr groupnorm;
 	struct sl_repeat_attr repeat;
+	struct sl_window_attr window;
 };
 
 /* A planned op, as kernels get it. The plan makes one from each node of a graph (graph.h). Values and parameters are
@@ -249,6 +262,11 @@ struct sl_op {
 	enum sl_op_kind kind;
 	char name[SL_NAME_MAX]; /* torchvision's module path: "features.1.conv.0.0" */
 	uint16_t stream;        /* dropout's rng stream: the node's index in the whole model */
+	/* D > 0: a row is a volume, [D·H,W,C]: its D slices, one below the other. WINDOW looks along the depth, and so
+	 * does RESAMPLE with axis 0. Any other op that has this attribute computes each slice by itself, and its shapes
+	 * here are those of slices, [N·D,H,W,C] (slices.h). 0: the op sees one picture of D·H rows, as a norm, a global
+	 * pool or a loss over whole volumes needs it. */
+	int slices;
 	int in[SL_OP_MAX_IN], n_in;
 	int out;
 	int param[SL_OP_MAX_PARAM], n_param;
@@ -283,6 +301,12 @@ double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
 {
 	return a->kv ? a->kv : a->heads;
+}
+
+/* How many of dimension 0 of the op's shapes belong to one row of the graph. */
+static inline int64_t sl_op_parts(const struct sl_op *op)
+{
+	return op->slices > 1 && op->kind != SL_OP_WINDOW ? op->slices : 1;
 }
 
 /* A loss is the last node of a tail. Its second input, labels or targets, is not among the planned op's inputs. */

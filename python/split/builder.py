@@ -119,6 +119,8 @@ class Param:
             t = t[:, :, None]
         if self.layout == "ohwi":
             t = t.permute(0, 2, 3, 1)
+        elif self.layout == "oidhw":  # taps along the depth are channels of the graph
+            t = t.permute(0, 3, 4, 2, 1).flatten(3)
         elif self.layout == "hwc":
             t = t[:, 0].permute(1, 2, 0)
         elif self.layout == "pixel":  # a linear layer becomes a convolution of 1 by 1
@@ -137,7 +139,7 @@ class Param:
         """The tensor as a network's file has it, and the name of its layout there; None: the graph's."""
         t = tensor.detach().to("cpu", torch.float32)
         t = t.reshape(1) if not t.dim() else t
-        word = self.layout if isinstance(self.layout, int) else {"ohwi": "oihw", "hwc": "chw", "image": "chw"}.get(self.layout)
+        word = self.layout if isinstance(self.layout, int) else {"ohwi": "oihw", "hwc": "chw", "image": "chw", "oidhw": "oidhw"}.get(self.layout)
         if self.layout == "image":
             c = self.viewed[0]
             if t.dim() == 4 and t.shape[:2] == (1, c):
@@ -152,6 +154,8 @@ class Param:
         t = torch.from_numpy(array)
         if self.layout == "ohwi":
             t = t.permute(0, 3, 1, 2)
+        elif self.layout == "oidhw":
+            t = t.reshape(*t.shape[:3], into.shape[2], into.shape[1]).permute(0, 4, 3, 1, 2)
         elif self.layout == "hwc":
             t = t.permute(2, 0, 1)[:, None]
         elif self.layout == "image":
@@ -322,7 +326,8 @@ class Builder:
         out = "\n".join(f"out {_numbered('mid_act', i)} %{n}" for i, n in enumerate(numbers))
         lines = ["graph 1", *(self._in(i, bool(still) and still[i]) for i in range(len(self.inputs)))]
         if self.whole:  # a loss of classes, in whose place the config's task has its own
-            lines.insert(2, f"in label i32 R[{','.join(map(str, output.shape[1:]))}]")
+            label = (output.shape[1] * output.shape[2], output.shape[3]) if len(output.shape) == 4 else output.shape[1:]
+            lines.insert(2, f"in label i32 R[{','.join(map(str, label))}]")
             out = f"node loss xent %{output.number} %1\nout loss %{self.values}"
         for p in self.params:
             word = role(p)
@@ -396,7 +401,7 @@ class Builder:
 
     def group_norm(self, name, x, groups, held, eps):
         """held: its parameters, or none."""
-        return self.node(name, "groupnorm", [x], x.shape if len(x.shape) == 2 else image(name, x), held,
+        return self.node(name, "groupnorm", [x], x.shape if len(x.shape) == 2 or is_volume(x) else image(name, x), held,
                          groups=groups if groups != 1 else None, eps=None if real(eps) == "1e-05" else real(eps))
 
     def pool(self, name, x, kind, k, stride, pad):
@@ -405,7 +410,7 @@ class Builder:
         return self.node(name, kind, [x], (c, *out), k=k, stride=stride, pad=pad or None)
 
     def plane(self, name, x):
-        return self.node(name, "avgpool", [x], (image(name, x)[0], 1, 1))
+        return self.node(name, "avgpool", [x], (x.shape[0], *[1] * (len(x.shape) - 1)))
 
     def arranged(self, name, x, sizes, order, shape):
         """x, which lies in the graph as axes of these sizes, with the axes in another order, viewed as shape."""
@@ -424,7 +429,7 @@ class Builder:
             now = [*now[:at], *now[first:end], *now[at:first], *now[end:]]
         if not moves and tuple(shape) == x.shape:
             return x
-        view = {1: (None, None), 2: (shape[0], None), 3: (*shape[1:], None)}[len(shape)]
+        view = {1: (None, None), 2: (shape[0], None), 3: (*shape[1:], None), 4: (math.prod(shape[1:3]), shape[-1])}[len(shape)]
         for i, (outer, n, m) in enumerate(moves or [(1, 1, 1)], 1):
             last = i >= len(moves)
             x = self.node(name if last else f"{name}.{i}", "permute", [x], shape if last else (math.prod(sizes),),
@@ -453,9 +458,9 @@ class Builder:
         if self.per_token:
             raise errors.config(f"{name}: flattens tokens, of which rows have unequal numbers")
         f = math.prod(x.shape)
-        if len(x.shape) == 3 and f == x.shape[0]:
+        if len(x.shape) > 2 and f == x.shape[0]:
             return self.node(name, "flatten", [x], (f,))
-        channels = x.shape[0] if len(x.shape) == 3 and x.shape[0] > 1 else None  # which the graph has last
+        channels = x.shape[0] if len(x.shape) > 2 and x.shape[0] > 1 else None  # which the graph has last
         return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
 
     def turned(self, name, x):
@@ -492,6 +497,8 @@ class Builder:
 
     def axis(self, x, dim):
         """The graph's axis for PyTorch's dim, where 0 is rows. The graph has channels last, and tokens in place of rows."""
+        if len(x.shape) == 4:  # a volume's rows and columns; 0: its slices
+            return {1: 3, 2: 0, 3: 1, 4: 2}[dim]
         return {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.of_tokens(x)
 
     def resampled(self, name, x, dim, size, mode=0, first=0, before=0, step=1, window=1):
@@ -504,12 +511,14 @@ class Builder:
         shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
         return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None,
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
-                         window=window if window != 1 else None)
+                         window=window if window != 1 else None, slices=x.shape[1] if len(x.shape) == 4 and axis < 2 else None)
 
     def joined(self, name, x, y, dim):
         """x and y, of equal sizes but for PyTorch's dimension dim, one behind the other."""
         shape = [n + m if d == dim else n for d, (n, m) in enumerate(zip(x.shape, y.shape), 1)]
-        axis, usual = self.axis(y, dim), len(shape) - self.of_tokens(y)
+        if len(y.shape) == 4 and dim != 1:
+            raise errors.config(f"{name}: joins volumes {list(x.shape)} and {list(y.shape)} along {dim}; the server joins their channels")
+        axis, usual = self.axis(y, dim), min(len(shape), 3) - self.of_tokens(y)
         return self.node(name, "concat", [x, y], shape, axis=axis if axis != usual else None)
 
     def repeated(self, name, x, shape):
@@ -556,10 +565,12 @@ class Builder:
             raise errors.config(f"{a.path}: it is transposed; the server has that in a product of matrices alone")
         shape = a.shape[1:] if len(a.shape) == len(x.shape) + 1 and a.shape[0] == 1 else a.shape
         shape = (1,) * (len(x.shape) - len(shape)) + tuple(shape)
-        each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
+        each = {1: x.shape, 2: (1, x.shape[-1])}.get(len(x.shape), (x.shape[0], *[1] * (len(x.shape) - 1)))
         if a.tensor.numel() == 1 and not self.per_token:
-            one = Param(a.path, a.path, a.tensor, "one", shape=(1,) * len(x.shape))
-            return self.repeated(a.path + ".each", self.node(a.path, "repeat", [x], one.shape, [one]), each)
+            one = Param(a.path, a.path, a.tensor, "one", shape=(1,) * min(len(x.shape), 3))
+            return self.repeated(a.path + ".each", self.node(a.path, "repeat", [x], (1,) * len(x.shape), [one]), each)
+        if is_volume(x) and shape != each:
+            raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside a volume {list(x.shape)}; the server has one number, or one for each channel")
         if self.of_tokens(x) and self.whole == "tokens" and shape == x.shape:
             return self.look_up(a.path, a.param("one", shape), 0)
         if len(shape) > len(x.shape) or any(m not in (1, n) and n != 1 for m, n in zip(shape, x.shape)) or (self.per_token and shape != each):
@@ -622,15 +633,20 @@ def ones(name, n):
 
 
 def _gates(a, b):
-    return b.shape == ((a.shape[0], 1, 1) if len(a.shape) == 3 else (1, a.shape[-1]))
+    return b.shape == ((a.shape[0], *[1] * (len(a.shape) - 1)) if len(a.shape) > 2 else (1, a.shape[-1]))
 
 
 def _numbered(name, i):
     return f"{name}.{i}" if i else name
 
 
+def is_volume(x):
+    """Whether x is a value (C, D, H, W) of the graph, and no view of one with fewer dimensions."""
+    return type(x) is Value and len(x.shape) == 4
+
+
 def _dims(shape):
-    order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
+    order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else (shape[1] * shape[2], shape[3], shape[0]) if len(shape) == 4 else shape
     return "[" + ",".join(map(str, order)) + "]"
 
 

@@ -165,7 +165,7 @@ class Pipeline:
         ys = self.remote._empty(self.remote._middle.output_shapes, call)
         if not self.remote._middle.try_output(call.number, ys):
             return False
-        ys = [self.remote._like(y, call).requires_grad_() for y in ys]
+        ys = [y.requires_grad_() for y in self.remote._outputs(ys, call)]
         x, t = self.parts[self.tails]
         shown = self.remote._shown(tuple(y.clone() for y in ys))  # the tail may change its input in place, and y is a leaf
         loss = self.tail_loss(shown, t) * (len(x) / self.rows)
@@ -183,7 +183,7 @@ class Pipeline:
             dxs = self.remote._empty_gradients(call)
             if not self.remote._middle.try_input_grad(call.number, dxs):
                 return False
-            learns = [(h, self.remote._like(dx, call)) for h, dx in zip(hs, dxs) if h.requires_grad]
+            learns = [(h, dx) for h, dx in zip(hs, self.remote._gradients(dxs, call)) if h.requires_grad]
             torch.autograd.backward(*zip(*learns))
         self.began[self.backs] = None, None
         self.backs += 1

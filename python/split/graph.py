@@ -7,8 +7,8 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, must, of_call, params, place, real
+from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, volumes, windows
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, is_volume, must, of_call, params, place, real
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -18,10 +18,10 @@ _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
 
 def _batchnorm(b, name, m, prefix, x):
     must(name, m, affine=True, track_running_stats=True)
-    image(name, x)
+    x.shape if is_volume(x) else image(name, x)
     if m.momentum is None:
         raise errors.config(f"{name}: momentum=None is not known on the server: give a number")
-    if x.shape[1:] == (1, 1):
+    if set(x.shape[1:]) == {1}:
         b.single = b.single or name
     eps, momentum = real(m.eps), real(m.momentum)
     return b.node(name, "batchnorm", [x], x.shape, params(prefix, m, "weight", "bias", "running_mean", "running_var"),
@@ -55,18 +55,18 @@ def _simple(kind, **usual):
 
 
 MODULES = {
-    nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
+    nn.BatchNorm2d: _batchnorm, nn.BatchNorm3d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: heads.dropped(b, name, x, m.p),
     nn.Softmax: lambda b, name, m, prefix, x: heads.softmax(b, name, x, m.dim),
-    **dict.fromkeys((nn.Dropout2d, nn.Dropout1d), lambda b, name, m, prefix, x: made.drops_parts(b, name, x, m.p)),
+    **dict.fromkeys((nn.Dropout3d, nn.Dropout2d, nn.Dropout1d), lambda b, name, m, prefix, x: made.drops_parts(b, name, x, m.p)),
     nn.AlphaDropout: lambda b, name, m, prefix, x: (must(name, m, p=0), x)[1],
     nn.Identity: lambda b, name, m, prefix, x: x,
     nn.Flatten: lambda b, name, m, prefix, x: _flatten(b, name, x, m.start_dim, m.end_dim),
     nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
-    **encoders.MODULES, **texts.MODULES, **windows.MODULES, **reduce.MODULES, **recurrent.MODULES,
+    **encoders.MODULES, **texts.MODULES, **windows.MODULES, **volumes.MODULES, **reduce.MODULES, **recurrent.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
@@ -236,6 +236,8 @@ def _view(b, name, x, *size):
         size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
     if size[1:] == list(x.shape):
         return x
+    if is_volume(x) and size[1:] != [n]:
+        raise volumes.mixed(name, f"a view as {size}", x)
     if isinstance(x, Last):
         x = b.arranged(name + ".flat", x.image(), list(x.shape), range(3), (n,))
     if len(x.shape) == 2 and len(size) > 4 and size[1] == x.shape[0]:
@@ -349,6 +351,9 @@ def call_function(b, build, name, target, args, kwargs):
     if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
         build = _OF_HEADS.get(build, build)
     word = target if isinstance(target, str) else getattr(target, "__name__", "")
+    whole = next((a for a in flat if is_volume(a)), None)
+    if whole and build not in _OF_VOLUMES:
+        raise volumes.mixed(name, word, whole)
     deferred = None if tracing.changes(target, args, kwargs) else later.of_one(b, build, name, word, args, kwargs)
     if deferred:
         return deferred
@@ -401,7 +406,7 @@ FUNCTIONS = {
     **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm", torch.mm, "mm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
-    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, torch.stack: _stack, **windows.FUNCTIONS, **reduce.FUNCTIONS,
+    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, torch.stack: _stack, **windows.FUNCTIONS, **volumes.FUNCTIONS, **reduce.FUNCTIONS,
     torch.flatten: _flatten, "flatten": _flatten, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
@@ -412,6 +417,7 @@ FUNCTIONS = {
 }
 _VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
+_OF_VOLUMES = {*(MODULES[m] for m in (*volumes.MODULES, *volumes.OTHERS)), *(FUNCTIONS[f] for f in (*volumes.CALLED, *volumes.FUNCTIONS)), *map(FUNCTIONS.get, MATH)}
 _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
@@ -452,6 +458,8 @@ def call_module(b, build, name, m, prefix, args, kwargs):
         raise unknown(name, type(m).__name__)
     if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
         raise errors.config(f"{name}: {type(m).__name__} takes one input here")
+    if is_volume(args[0]) and build not in _OF_VOLUMES:
+        raise volumes.mixed(name, type(m).__name__, args[0])
     try:
         y = build(b, name, m, prefix, args[0])
     except (AttributeError, TypeError) as e:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors
-from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, must, ones, params, place, real
+from . import errors, volumes
+from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, is_volume, must, ones, params, place, real
 
 
 # ---- elementwise
@@ -107,7 +107,7 @@ def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
 def _prelu(b, name, x, weight):
     """relu(x) + weight · (x − relu(x))"""
     if isinstance(weight, Own) and weight.tensor.numel() > 1:
-        weight = Own(weight.path, weight.tensor, weight.learns, (*weight.tensor.shape, 1, 1)[:len(x.shape)])
+        weight = Own(weight.path, weight.tensor, weight.learns, (*weight.tensor.shape, 1, 1, 1)[:len(x.shape)])
     high = b.act(name + ".positive", x, "act")
     return b.add(name, high, b.mul(name + ".slope", b.sub(name + ".negative", x, high), weight))
 
@@ -157,6 +157,9 @@ def _resized(b, name, x, size, mode):
 
 def _interpolate(b, name, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
                  recompute_scale_factor=None, antialias=False):
+    if is_volume(x):
+        return volumes.interpolated(b, name, x, size, scale_factor, mode, align_corners)
+
     def both(n):
         return list(n) if isinstance(n, (list, tuple)) else [n, n]
     shape = image(name, x)[1:]
@@ -359,8 +362,8 @@ def drops_parts(b, name, x, p, rows=False):
         return x
     if len(x.shape) == 2 and not b.per_token and not rows:
         return b.turned(name + ".signal", drops_parts(b, name, b.line(name + ".image", x), p))
-    each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
-    if b.per_token or len(x.shape) == 1 and not rows:
+    each = {1: x.shape, 2: (1, x.shape[-1])}.get(len(x.shape), (x.shape[0], *[1] * (len(x.shape) - 1)))
+    if b.per_token or is_volume(x) and rows or len(x.shape) == 1 and not rows:
         raise errors.config(f"{name}: it drops parts of {list(x.shape)}; the server has that of images [C, H, W] and signals [C, L]")
     own = Own(name + ".ones", torch.ones((1,) * len(each) if rows else each), False)
     ones = b.node(name + ".each", "repeat", [x], own.shape, [own.param("one" if rows or len(each) < 3 else "each", own.shape)])
@@ -389,12 +392,12 @@ MODULES = {
     nn.ELU: _of(_elu, "alpha"), nn.SELU: _of(_selu), nn.CELU: _of(_celu, "alpha"), nn.Mish: _of(_mish), nn.GLU: _of(_glu, "dim"),
     nn.LogSigmoid: _of(_log_sigmoid), nn.Softsign: _of(_softsign),
     nn.Hardtanh: _of(_hardtanh, "min_val", "max_val"),
-    nn.PReLU: _prelu_of, nn.InstanceNorm2d: _instance_norm, nn.InstanceNorm1d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
+    nn.PReLU: _prelu_of, nn.InstanceNorm3d: _instance_norm, nn.InstanceNorm2d: _instance_norm, nn.InstanceNorm1d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
     nn.ReflectionPad2d: _pad_of("reflect"), nn.ReplicationPad2d: _pad_of("replicate"), nn.AdaptiveAvgPool2d: _adaptive_of,
     nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
 }
 FUNCTIONS = {
-    F.dropout2d: f_drops_channels, F.dropout1d: f_drops_channels, F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
+    F.dropout3d: f_drops_channels, F.dropout2d: f_drops_channels, F.dropout1d: f_drops_channels, F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.logsigmoid: _log_sigmoid, F.softsign: _softsign, F.glu: _glu, F.prelu: _prelu,
     torch.prelu: _prelu, torch.addcmul: addcmul, "addcmul": addcmul,
     F.hardtanh: _hardtanh, torch.clamp: clamp, "clamp": clamp,
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow,

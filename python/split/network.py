@@ -38,9 +38,9 @@ def _tensors(path, tensors, notes):
 
 def _form(example):
     shape = tuple(example.shape)
-    form = {2: "row", 3: "row", 4: "image"}.get(len(shape)) if example.is_floating_point() else "tokens" if len(shape) == 2 else None
+    form = {2: "row", 3: "row", 4: "image", 5: "image"}.get(len(shape)) if example.is_floating_point() else "tokens" if len(shape) == 2 else None
     if not form:
-        raise errors.config(f"an example of {list(shape)}: give images [rows, channels, height, width], rows [rows, features], signals "
+        raise errors.config(f"an example of {list(shape)}: give images [rows, channels, height, width], volumes [rows, channels, depth, height, width], rows [rows, features], signals "
                             "[rows, channels, length], or token ids [rows, tokens]")
     return form
 
@@ -65,13 +65,14 @@ def _read(module, example):
 
 def write_network(module, example, file):
     """Writes module, with its weights, to the safetensors file. example: an input, whose sizes the network then takes: float
-    images [rows, channels, height, width], rows [rows, features] or signals [rows, channels, length], or integer token ids
-    [rows, tokens]. Of a network with several inputs it is a tuple: share.inputs names them as forward does. The output is [rows, classes] or, for a class for each pixel, [rows, classes, height, width]."""
+    images [rows, channels, height, width], volumes [rows, channels, depth, height, width], rows [rows, features] or signals [rows, channels, length], or integer token ids
+    [rows, tokens]. Of a network with several inputs it is a tuple: share.inputs names them as forward does. The output is [rows, classes] or, for a class for each pixel or voxel, [rows, classes, height, width] or [rows, classes, depth, height, width]."""
     builder, out = _read(module, example)
     text = builder.text(out, lambda p: _role(p, module))
-    if len(out.shape) not in (1, 3):
+    if len(out.shape) not in (1, 3, 4):
         raise errors.config(f"the network gives {list(out.shape)} for each row: give [classes], or [classes, height, width]")
-    save(builder, text, {**dict(module.named_parameters()), **dict(module.named_buffers())}, file)
+    depth = [x.shape[0 if len(x.shape) < 4 else 1] if len(x.shape) > 3 else 0 for x in (builder.inputs[0], out)]
+    save(builder, text, {**dict(module.named_parameters()), **dict(module.named_buffers())}, file, **({"depth": depth} if any(depth) else {}))
 
 
 def save(builder, text, state, file, **more):
@@ -96,7 +97,7 @@ def _role(p, module):
 # ---- reading
 
 _SIZES = r"\[([1-9][0-9]*(?:,[1-9][0-9]*)*)\]"
-_NETWORK = re.compile(rf"graph 1\nin (image|row) f32 R{_SIZES}\nin label [^\n]*\n((?:param [^\n]*\n)*)((?:node [^\n]*\n)+)"
+_NETWORK = re.compile(rf"graph 1\nin (image|row) f32 R{_SIZES}\nin [^\n]*\n((?:param [^\n]*\n)*)((?:node [^\n]*\n)+)"
                       r"node \S+ (?:xent|mse) %([2-9]|[1-9][0-9]+) %1\nout loss %[0-9]+\n")
 _PARAM = re.compile(rf"param (\S+) {_SIZES}( stat| frozen)? \S+")
 _DTYPE = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
@@ -135,7 +136,11 @@ class _Param:
         self.shape, shape = sizes, () if tensor is None else tuple(tensor.shape)
         if not shape or math.prod(shape) != math.prod(sizes):
             raise _Malformed(f"its tensor {name} {'does not have the size of its parameter' if shape else 'is missing'}")
-        if isinstance(word, int):  # channels of a flattened image in front of a linear layer
+        self.taps = 1
+        if word == "oidhw":
+            self.outer, self.n, self.taps = shape[0], *(shape[1:3] if len(shape) == 5 else (0, 0))
+            fits = self.n * self.taps == sizes[-1] and len(sizes) == 4
+        elif isinstance(word, int):  # channels of a flattened image in front of a linear layer
             self.outer, self.n, fits = shape[0], word, len(shape) == 2 and word > 0 and shape[1] % word == 0
         else:
             self.outer, self.n = {"oihw": shape[:2], "chw": (1, shape[0])}.get(word, (1, 1))
@@ -144,10 +149,10 @@ class _Param:
             raise _Malformed(f"its tensor {name} does not have the layout {word!r} of its note split.network")
 
     def to_graph(self, tensor):
-        return tensor.detach().reshape(self.outer, self.n, -1).transpose(1, 2).reshape(self.shape).contiguous()
+        return tensor.detach().reshape(self.outer, self.n, self.taps, -1).transpose(1, 3).reshape(self.shape).contiguous()
 
     def from_graph(self, array, into):
-        into.copy_(torch.from_numpy(array).reshape(self.outer, -1, self.n).transpose(1, 2).reshape(into.shape))
+        into.copy_(torch.from_numpy(array).reshape(self.outer, -1, self.taps, self.n).transpose(1, 3).reshape(into.shape))
 
 
 def _node(line):
@@ -193,6 +198,8 @@ class _File:
         found, about = _NETWORK.fullmatch(notes["split.graph"]), json.loads(notes.get("split.network", "{}"))
         if not found or len(found[2].split(",")) != {"image": 3, "row": 1}[found[1]]:
             raise _Malformed("its graph does not lead from an image or a row to a loss; a middle cannot begin with token ids")
+        depth = about.get("depth") if isinstance(about, dict) else None
+        self.depth = depth if isinstance(depth, list) and len(depth) == 2 and all(type(d) is int and d >= 0 for d in depth) else [0, 0]
         if not isinstance(about, dict):
             raise _Malformed("its note split.network is no JSON object")
         self.path, self.sizes, self.single = path, tuple(map(int, found[2].split(","))), about.get("single")
@@ -229,7 +236,9 @@ class _File:
     def of(self, shapes, per_token):
         """Checks the inputs of the largest call."""
         shape = tuple(shapes[0][1:])
-        has = self.sizes[2:] + self.sizes[:2]
+        has, d = self.sizes[2:] + self.sizes[:2], self.depth[0]
+        if d and has[1] % d == 0:
+            has = (has[0], d, has[1] // d, has[2])
         if len(shapes) > 1 or per_token or (shape != has and (len(has) > 1 or len(shape) > 2 or math.prod(shape) != has[0])):
             raise errors.config(f"{self.path}: it takes [rows, {', '.join(map(str, has))}], and example has "
                                 f"{', '.join(str(list(s)) for s in shapes)}{' with lengths' * per_token}")

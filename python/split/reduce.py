@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, texts
-from .builder import LIES, MATH, UNREAD, Own, Value, place
+from .builder import LIES, MATH, UNREAD, Own, Value, is_volume, place
 from .made import clamp
 
 
@@ -36,7 +36,9 @@ def mean(b, name, x, dim=None, keepdim=False):
     axes, y = _axes(name, x, dim), x
     if b.per_token and axes == [0] and not keepdim:
         return texts.mean(b, name, x)
-    if axes == [1, 2] and len(x.shape) == 3:
+    if is_volume(x) and axes != [1, 2, 3]:
+        raise errors.config(f"{name}: a mean over {axes} of a volume {list(x.shape)}, both without rows; the server has that over all voxels")
+    if axes in ([1, 2], [1, 2, 3]) and len(x.shape) == len(axes) + 1:
         return _kept(b, name, b.plane(name, x), axes, keepdim)
     for i in axes:
         y = b.mean(name if i == axes[0] else f"{name}.{i}", y, i + 1)

@@ -67,7 +67,14 @@ def _nhwc(t):
     """t as packed float32 on the CPU, images with channels last."""
     if t.dtype != torch.float32 or t.device.type != "cpu":
         t = t.to("cpu", torch.float32)
+    if t.dim() == 5:  # the slices of a volume lie one below the other
+        return t.permute(0, 2, 3, 4, 1).contiguous().flatten(1, 2)
     return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
+
+
+def _depth(shape):
+    """The slices of a volume [n, C, D, H, W]; 0: it is none."""
+    return shape[2] if len(shape) == 5 else 0
 
 
 def _shapes(example):
@@ -469,7 +476,7 @@ class RemoteModule(nn.Module):
     def _take(self, call):
         ys = self._empty(self._middle.output_shapes, call)
         self._middle.output(call.number, ys)
-        return tuple(self._like(self._unpack(y, call), call) for y in ys)
+        return self._outputs([self._unpack(y, call) for y in ys], call)
 
     @_guarded
     def _give(self, call, dys):
@@ -491,7 +498,15 @@ class RemoteModule(nn.Module):
     def _input_gradients(self, call):
         dxs = self._empty_gradients(call)
         self._middle.input_grad(call.number, dxs)
-        return [None if dx is None else self._like(self._unpack(dx, call), call) for dx in dxs]
+        return self._gradients([None if dx is None else self._unpack(dx, call) for dx in dxs], call)
+
+    def _outputs(self, ys, call):
+        outs = self._out if isinstance(self._out, tuple) else (self._out,)
+        depths = [self._builder.depth[1] if out is None else _depth((0, *out.shape)) for out in outs]  # None: of a network that was read
+        return tuple(self._like(y, call, depth) for y, depth in zip(ys, depths))
+
+    def _gradients(self, dxs, call):
+        return [None if dx is None else self._like(dx, call, _depth(shape)) for dx, shape in zip(dxs, self._shapes)]
 
     def _empty(self, shapes, call):
         rows = call.shape[0] if call.lengths is None else sum(call.lengths)
@@ -517,8 +532,11 @@ class RemoteModule(nn.Module):
         return out
 
     @staticmethod
-    def _like(t, call):
-        if t.dim() == 4:
+    def _like(t, call, depth):
+        """t as PyTorch has it. depth: of a volume, else 0."""
+        if depth:
+            t = t.reshape(len(t), depth, -1, *t.shape[2:]).permute(0, 4, 1, 2, 3).contiguous().detach()
+        elif t.dim() == 4:
             t = t.permute(0, 3, 1, 2)
             t = (t.contiguous() if call.image else t).detach()  # what autograd takes for a view cannot be changed in place
         return t if call.device is None else t.to(call.device)

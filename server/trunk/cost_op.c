@@ -271,6 +271,20 @@ static struct work resample(const struct sl_op *op, double rows)
 	return (struct work){tasks * (m * number + clear), steps * number + fmax(clear, steps * (call_ns + strip))};
 }
 
+/* Pixels of a slice are copied, or added up, in as many runs as the window has parts. */
+static struct work window(const struct sl_op *op, double rows)
+{
+	const struct sl_window_attr *a = &op->u.window;
+	const double c = fmin(features_of(&op->in_shape[0]), features_of(&op->out_shape));
+	const double in = op->slices, out = in / (double)op->in_shape[0].dim[1] * (double)op->out_shape.dim[1];
+	const double runs = rows * fmax(in, out) * a->k * call_ns;
+	struct work w = elements(op, rows, called(element_ns, c), fmax(BLOCK, a->k * c));
+
+	w.all += runs;
+	w.piece += fmin(runs, BLOCK / c * call_ns);
+	return w;
+}
+
 /* All passes over a row are one piece. */
 static struct work groupnorm(const struct sl_op *op, double rows)
 {

@@ -83,6 +83,7 @@ run "$root/tests/e2e/script/faithful.py" "$endpoint"
 run "$root/tests/e2e/script/going_on.py" "$endpoint"
 run "$root/tests/e2e/script/several.py" "$endpoint"
 run "$root/tests/e2e/script/papers.py" "$endpoint"
+run "$root/tests/e2e/script/volumes.py" "$endpoint"
 run "$root/tests/e2e/script/idioms.py" "$endpoint"
 run "$root/tests/e2e/script/idioms.py" --table
 diff "$tmp/python.log" "$root/docs/results/idioms.md" || fail 'docs/results/idioms.md differs: idioms.py --table'

@@ -109,6 +109,44 @@ static void draw_attributes(struct sl_node *node, struct bytes *b)
 	}
 }
 
+/* Makes a window of the node, or the way back from one, that fits a volume of its slices. */
+static void fit_window(struct sl_node *node, int64_t channels, struct bytes *b)
+{
+	struct sl_window_attr *a = &node->u.window;
+	const int way = take_byte(b);
+
+	*a = (struct sl_window_attr){1 + way % 4, 1 + (way >> 2) % 3, (way >> 4) % 3, 1 + (way >> 6) % 2, 0};
+	if (take_byte(b) % 3 || !node->slices)
+		return;
+	while (channels % a->k)
+		a->k--;
+	a->back = (node->slices - 1) * a->stride - 2 * a->pad + (a->k - 1) * a->dilation + 1;
+	a->back = a->back < 0 ? 0 : a->back;
+}
+
+/* The slices of a volume are drawn apart for each node: those of a window and of what reads it often differ. */
+static void fit_slices(struct sl_node *node, const struct sl_graph_value *x, struct bytes *b)
+{
+	const int way = x->shape.ndim == 4 ? take_byte(b) : 0;
+
+	if (way & 1 || (way && node->kind == SL_OP_WINDOW))
+		node->slices = recipe_divisor(x->shape.dim[1], way >> 1);
+	if (node->kind == SL_OP_RESAMPLE && (way & 6) == 6)
+		node->u.resample.axis = 0;
+	if (node->kind == SL_OP_WINDOW)
+		fit_window(node, x->shape.dim[x->shape.ndim - 1], b);
+}
+
+static bool has_slices(enum sl_op_kind kind)
+{
+	const struct sl_attr *a;
+
+	for (int i = 0; (a = sl_op_attr(kind, i)); i++)
+		if (strcmp(a->key, "slices") == 0)
+			return true;
+	return false;
+}
+
 /* Draws attributes that must fit the input's shape. */
 static void fit_attributes(const struct recipe *r, struct sl_node *node, const struct sl_graph_value *x,
 			   struct bytes *b)
@@ -155,6 +193,8 @@ static void fit_attributes(const struct recipe *r, struct sl_node *node, const s
 	default:
 		break;
 	}
+	if (has_slices(node->kind))
+		fit_slices(node, x, b);
 }
 
 /* ---- parameters */
@@ -288,8 +328,9 @@ static int draw_partner(const struct sl_graph *g, enum sl_op_kind kind, int firs
 
 static enum sl_op_kind draw_kind(int byte)
 {
-	static const enum sl_op_kind often[] = {SL_OP_LINEAR,    SL_OP_LINEAR,    SL_OP_CONV2D,    SL_OP_CONV2D,
-						SL_OP_ATTENTION, SL_OP_BATCHNORM, SL_OP_TRANSPOSE, SL_OP_ACT};
+	static const enum sl_op_kind often[] = {SL_OP_LINEAR,    SL_OP_LINEAR,    SL_OP_CONV2D,
+						SL_OP_CONV2D,    SL_OP_ATTENTION, SL_OP_BATCHNORM,
+						SL_OP_TRANSPOSE, SL_OP_ACT,       SL_OP_WINDOW};
 	const int most = SL_OP_COUNT + (int)(sizeof often / sizeof often[0]), at = byte % most;
 
 	return at < SL_OP_COUNT ? (enum sl_op_kind)at : often[at - SL_OP_COUNT];

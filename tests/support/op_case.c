@@ -122,6 +122,13 @@
 			to_w_                                                             \
 		}                                                                         \
 	}
+#define WINDOW(n_, slices_, h_, w_, c_, ...)                                                               \
+	{                                                                                                  \
+		.kind = SL_OP_WINDOW, .n = n_, .slices = slices_, .h = (slices_) * (h_), .w = w_, .c = c_, \
+		.u.window = {                                                                              \
+			__VA_ARGS__                                                                        \
+		}                                                                                          \
+	}
 /* CUT, EDGE and REFLECT use first, before and step, MEAN uses window; other modes use none of them. */
 #define RESAMPLE(n_, h_, w_, c_, axis_, size_, mode_, first_, before_, step_, window_)      \
 	{                                                                                   \
@@ -402,15 +409,20 @@ const struct op_case op_cases[] = {
 	RESAMPLE(2, 5, 6, 4, 1, 1, ALIGNED, 0, 0, 1, 1), RESAMPLE(2, 7, 7, 300, 1, 3, AREA, 0, 0, 1, 1),
 	RESAMPLE(2, 3, 5, 4, 1, 7, AREA, 0, 0, 1, 1), RESAMPLE(2, 9, 8, 5, 1, 4, MEAN, 0, 1, 2, 3),
 	RESAMPLE(2, 6, 130, 3, 2, 65, MEAN, 0, 0, 2, 2), RESAMPLE(2, 4, 3, 2, 1, 6, MEAN, 0, 0, 3, 2),
-	GROUPNORM(2, 3, 3, 4, 2, true, DATA_PLAIN), GROUPNORM(3, 7, 5, 33, 3, true, DATA_PLAIN),
-	GROUPNORM(2, 9, 9, 16, 16, false, DATA_PLAIN), GROUPNORM(5, 8, 0, 24, 1, true, DATA_PLAIN),
-	GROUPNORM(2, 28, 28, 64, 32, true, DATA_OFFSET), GROUPNORM(4, 6, 6, 130, 1, false, DATA_TIES),
-	REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0), REPEAT(5, 0, 0, 9, 2, 6, 12, 0),
-	REPEAT(4, 3, 0, 8, 3, 5, 7, 16), REPEAT(33, 0, 0, 3, 2, 65, 192, 0), ATTENTION_ROWS(1, 1, 1, 1, 0, false, 0),
-	ATTENTION_ROWS(3, 5, 8, 2, 0, false, 0), ATTENTION_ROWS(2, 9, 24, 4, 2, true, 0.25f),
-	ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0), ATTENTION_ROWS(1, 15, 20, 1, 0, false, 0),
-	ATTENTION_ROWS(1, 16, 80, 1, 0, true, 0), ATTENTION_ROWS(2, 17, 128, 1, 0, false, 0.1f),
-	ATTENTION_ROWS(1, 63, 64, 1, 0, false, 0), ATTENTION_ROWS(1, 64, 40, 2, 1, true, 0.2f),
+	WINDOW(2, 5, 3, 4, 3, 3, 1, 1, 1, 0), WINDOW(1, 7, 2, 5, 17, 3, 2, 1, 1, 0),
+	WINDOW(3, 6, 1, 3, 32, 2, 2, 0, 1, 0), WINDOW(2, 9, 2, 2, 5, 3, 1, 2, 2, 0),
+	WINDOW(1, 1, 4, 4, 4, 1, 1, 0, 1, 0), WINDOW(2, 3, 3, 2, 8, 2, 2, 0, 1, 6),
+	WINDOW(1, 4, 2, 3, 9, 3, 2, 1, 1, 8), WINDOW(2, 5, 1, 2, 12, 3, 1, 1, 1, 5),
+	WINDOW(1, 3, 2, 2, 4, 2, 3, 1, 1, 6), GROUPNORM(2, 3, 3, 4, 2, true, DATA_PLAIN),
+	GROUPNORM(3, 7, 5, 33, 3, true, DATA_PLAIN), GROUPNORM(2, 9, 9, 16, 16, false, DATA_PLAIN),
+	GROUPNORM(5, 8, 0, 24, 1, true, DATA_PLAIN), GROUPNORM(2, 28, 28, 64, 32, true, DATA_OFFSET),
+	GROUPNORM(4, 6, 6, 130, 1, false, DATA_TIES), REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0),
+	REPEAT(5, 0, 0, 9, 2, 6, 12, 0), REPEAT(4, 3, 0, 8, 3, 5, 7, 16), REPEAT(33, 0, 0, 3, 2, 65, 192, 0),
+	ATTENTION_ROWS(1, 1, 1, 1, 0, false, 0), ATTENTION_ROWS(3, 5, 8, 2, 0, false, 0),
+	ATTENTION_ROWS(2, 9, 24, 4, 2, true, 0.25f), ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0),
+	ATTENTION_ROWS(1, 15, 20, 1, 0, false, 0), ATTENTION_ROWS(1, 16, 80, 1, 0, true, 0),
+	ATTENTION_ROWS(2, 17, 128, 1, 0, false, 0.1f), ATTENTION_ROWS(1, 63, 64, 1, 0, false, 0),
+	ATTENTION_ROWS(1, 64, 40, 2, 1, true, 0.2f),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
@@ -518,6 +530,10 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	case SL_OP_RESAMPLE:
 		snprintf(attr, sizeof(attr), " axis %d to %d, mode %d", c->u.resample.axis, c->u.resample.size,
 			 c->u.resample.mode);
+		break;
+	case SL_OP_WINDOW:
+		snprintf(attr, sizeof(attr), " of %d slices, k %d s %d p %d d %d back %d", c->slices, c->u.window.k,
+			 c->u.window.stride, c->u.window.pad, c->u.window.dilation, c->u.window.back);
 		break;
 	case SL_OP_GROUPNORM:
 		snprintf(attr, sizeof(attr), " groups %d%s", c->u.groupnorm.groups, c->norm_bias ? " bias" : "");
@@ -708,6 +724,10 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		break;
 	case SL_OP_RESAMPLE:
 		op->u.resample = c->u.resample;
+		break;
+	case SL_OP_WINDOW:
+		op->u.window = c->u.window;
+		op->slices = c->slices;
 		break;
 	case SL_OP_GROUPNORM:
 		op->u.groupnorm = c->u.groupnorm;

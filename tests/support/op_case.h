@@ -44,7 +44,9 @@ struct op_case {
 		struct sl_resample_attr resample;
 		struct sl_groupnorm_attr groupnorm;
 		struct sl_repeat_attr repeat;
+		struct sl_window_attr window;
 	} u;
+	int slices; /* WINDOW */
 };
 
 enum { OP_CASE_TEXT = 128 };

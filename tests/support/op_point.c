@@ -1,6 +1,7 @@
 #include "tests/support/op_point.h"
 
 #include "common/graph/graph.h"
+#include "common/graph/slices.h"
 
 static struct sl_shape input_of(const struct op_point *p)
 {
@@ -82,6 +83,22 @@ static void derive(struct sl_op *op, const struct op_point *p)
 	}
 }
 
+/* Makes volumes of the inputs, whose slices have H rows. Back from a window there are as many slices as it makes. */
+static void pile(struct sl_op *op)
+{
+	const struct sl_window_attr *a = &op->u.window;
+	const int64_t room = op->kind == SL_OP_WINDOW && a->back
+				     ? a->back + 2 * (int64_t)a->pad - (int64_t)(a->k - 1) * a->dilation - 1
+				     : -1;
+
+	if (room >= 0) {
+		op->slices = (int)(room / a->stride) + 1;
+		op->in_shape[0].dim[3] *= a->k;
+	}
+	for (int i = 0; i < op->n_in && op->slices > 0 && op->in_shape[i].ndim == 4; i++)
+		op->in_shape[i].dim[1] *= op->slices;
+}
+
 static int params_of(const struct sl_op *op, const struct op_point *p)
 {
 	const struct sl_op_row row = sl_op_row(op->kind);
@@ -103,10 +120,15 @@ bool op_point_op(const struct op_point *p, struct sl_op *op)
 	if (p->size[H] > UINT16_MAX && p->size[FORM] > 0)
 		return false;
 	op->u = node.u;
+	op->slices = node.slices;
 	op->n_in = sl_op_row(p->kind).n_in - sl_op_is_loss(p->kind);
 	for (int i = 0; i < op->n_in; i++)
 		op->in_shape[i] = input_of(p);
 	derive(op, p);
 	op->n_param = params_of(op, p);
-	return sl_op_infer_shape(op, &fail) == SL_OK;
+	pile(op);
+	if (sl_slices_infer(op, &fail) != SL_OK)
+		return false;
+	sl_slices_fold(op);
+	return true;
 }

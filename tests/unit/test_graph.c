@@ -2,7 +2,9 @@
 
 #include <math.h>
 
+#include "common/base/rng.h"
 #include "common/graph/graph_text.h"
+#include "tests/fuzz/exec_recipe.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/unit.h"
 
@@ -126,15 +128,12 @@ static struct sl_graph copied(const struct sl_graph *from)
 	for (int i = 0; i < from->n_param; i++)
 		assert_int_equal(sl_graph_add_param(&g, &from->param[i], &fail), SL_OK);
 	for (int i = 0; i < from->n_node; i++) {
-		struct sl_node node = sl_node_of(from->node[i].kind);
-		const struct sl_attr *attr;
+		struct sl_node node = sl_node_like(&from->node[i]);
 
 		memcpy(node.name, from->node[i].name, sizeof node.name);
 		node.n_in = from->node[i].n_in;
 		node.n_param = from->node[i].n_param;
-		for (int k = 0; (attr = sl_op_attr(node.kind, k)); k++)
-			for (int w = 0; w < 1 + (attr->type == SL_ATTR_PAIR); w++)
-				assert_true(sl_attr_set(&node, attr, w, sl_attr_get(&from->node[i], attr, w)));
+		node.stream = from->node[i].stream;
 		assert_int_equal(sl_graph_add_node(&g, &node, from->link + from->node[i].in,
 						   from->link + from->node[i].param, NULL, &fail),
 				 SL_OK);
@@ -240,7 +239,7 @@ static void the_table_of_ops(void **state)
 	assert_int_equal(node.u.conv.stride, 1);
 	assert_int_equal(node.u.conv.groups, 1);
 	assert_int_equal(node.u.conv.dilation, 1);
-	assert_null(sl_op_attr(SL_OP_CONV2D, 4));
+	assert_null(sl_op_attr(SL_OP_CONV2D, 5));
 	assert_false(sl_attr_set(&node, stride, 0, 0));
 	assert_false(sl_attr_set(&node, stride, 0, 1.5));
 	assert_false(sl_attr_set(&node, stride, 0, 1e300));
@@ -258,6 +257,92 @@ static void the_table_of_ops(void **state)
 	assert_int_equal(sl_op_row(SL_OP_ACT).most_param, 0);
 }
 
+/* Whatever attribute a kind has, or will have, a copy has it. Only names, links and the stream are the caller's. */
+static void a_copy_has_every_attribute(void **state)
+{
+	for (int kind = 0; kind < SL_OP_COUNT; kind++) {
+		struct sl_node node = sl_node_of((enum sl_op_kind)kind), copy;
+		const struct sl_attr *a;
+
+		snprintf(node.name, sizeof node.name, "n");
+		node.n_in = node.n_param = node.in = node.param = node.out = 7;
+		for (int i = 0; (a = sl_op_attr(node.kind, i)); i++)
+			for (int which = 0; which < 1 + (a->type == SL_ATTR_PAIR); which++)
+				assert_true(sl_attr_set(&node, a, which, a->most > a->standard ? a->most : a->least));
+		copy = sl_node_like(&node);
+		assert_int_equal(copy.kind, kind);
+		for (int i = 0; (a = sl_op_attr(node.kind, i)); i++)
+			for (int which = 0; which < 1 + (a->type == SL_ATTR_PAIR); which++)
+				if (a->type != SL_ATTR_STREAM &&
+				    sl_attr_get(&copy, a, which) != sl_attr_get(&node, a, which))
+					fail_msg("%s: a copy lost %s", sl_op_kind_name(node.kind), a->key);
+		assert_true(!copy.name[0] && !copy.n_in && !copy.n_param && !copy.in && !copy.param && !copy.out &&
+			    !copy.stream);
+	}
+}
+
+static void put_text(void *file, const char *text, size_t len)
+{
+	assert_int_equal(fwrite(text, 1, len, file), len);
+}
+
+static void assert_same_text(const struct sl_graph *a, const struct sl_graph *b)
+{
+	char *text[2];
+	size_t len[2];
+
+	for (int i = 0; i < 2; i++) {
+		FILE *file = open_memstream(&text[i], &len[i]);
+
+		assert_non_null(file);
+		sl_graph_write(i ? b : a, put_text, file);
+		assert_int_equal(fclose(file), 0);
+	}
+	if (len[0] != len[1] || memcmp(text[0], text[1], len[0]) != 0)
+		fail_msg("%.*s is copied as %.*s", (int)len[0], text[0], (int)len[1], text[1]);
+	free(text[0]);
+	free(text[1]);
+}
+
+/* Graphs of all kinds of nodes with drawn attributes: what a text, a copy and an op have of them is the same. */
+static void drawn_graphs_are_copied_whole(void **state)
+{
+	int nodes = 0, with_slices = 0, windows = 0, back = 0, depth = 0;
+
+	for (uint32_t seed = 0; seed < 3000; seed++) {
+		struct recipe r = {.lead = SL_PER_ROW, .shape = sl_shape4(1, 12, 4, 6), .most = 1};
+		const struct sl_rng_key key = {seed, 0, 0, SL_RNG_TEST};
+		uint8_t bytes[RECIPE_NODES * RECIPE_NODE_BYTES];
+		struct bytes b = {bytes, sizeof bytes};
+		struct sl_graph g, copy;
+
+		for (size_t i = 0; i < sizeof bytes; i++)
+			bytes[i] = (uint8_t)sl_rng_u32(&key, i);
+		if (!draw_graph(&r, &g, &b)) {
+			sl_graph_close(&g);
+			continue;
+		}
+		copy = copied(&g);
+		assert_same_text(&g, &copy);
+		for (int i = 0; i < g.n_node; i++) {
+			const struct sl_node *node = &g.node[i];
+			const struct sl_op op = sl_graph_op(&copy, i);
+			const bool along = node->kind == SL_OP_RESAMPLE && node->u.resample.axis == 0;
+
+			assert_true(along || (op.slices == node->slices && !memcmp(&op.u, &node->u, sizeof op.u)));
+			assert_int_equal(sl_shape_count(&op.out_shape), sl_shape_count(&g.value[node->out].shape));
+			nodes++;
+			with_slices += node->slices > 1;
+			windows += node->kind == SL_OP_WINDOW;
+			back += node->kind == SL_OP_WINDOW && node->u.window.back;
+			depth += along;
+		}
+		sl_graph_close(&g);
+		sl_graph_close(&copy);
+	}
+	assert_true(nodes > 3000 && with_slices > 200 && windows > 100 && back > 20 && depth > 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +352,8 @@ int main(void)
 		cmocka_unit_test(graphs_that_are_no_part),
 		cmocka_unit_test(dropout_of_attention_has_a_bound),
 		cmocka_unit_test(the_table_of_ops),
+		cmocka_unit_test(a_copy_has_every_attribute),
+		cmocka_unit_test(drawn_graphs_are_copied_whole),
 	};
 
 	return cmocka_run_group_tests_name("graph", tests, NULL, NULL);

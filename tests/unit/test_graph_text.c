@@ -122,6 +122,28 @@ static void a_small_one_is_read(void **state)
 	sl_graph_close(&g);
 }
 
+static void volumes_come_back(void **state)
+{
+	static const char text[] =
+		"graph 1\nin head_act f32 R[12,8,4]\nparam w [6,3,3,12] zero\nnode a window %0 slices=6 k=3 stride=2 "
+		"pad=1\n"
+		"node b conv2d %1 &0 pad=1 slices=3\nnode c resample %2 axis=0 size=5 mode=4 slices=3\n"
+		"node d window %3 slices=5 k=2 stride=2 back=10\nout mid_act %4\n";
+	struct sl_fail fail;
+	struct sl_graph g;
+
+	if (sl_graph_read(&g, text, sizeof text - 1, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(g.value[1].shape.dim[1], 3 * 2);
+	assert_int_equal(g.value[1].shape.dim[3], 3 * 4);
+	assert_int_equal(g.value[2].shape.dim[1], 3 * 2);
+	assert_int_equal(g.value[3].shape.dim[1], 5 * 2);
+	assert_int_equal(g.value[4].shape.dim[1], 10 * 2);
+	assert_int_equal(g.value[4].shape.dim[3], 3);
+	comes_back(&g, "volumes");
+	sl_graph_close(&g);
+}
+
 static void what_is_no_graph_is_refused(void **state)
 {
 	refused(HEAD "param a.weight [6,3,3,4] normal:0.1:0\nnode a conv2d %1 &0 pad=1\nout mid_act %1\n", "node a",
@@ -168,6 +190,17 @@ static void what_is_no_graph_is_refused(void **state)
 	refused("graph 1\nin x f32 R[4] most=2\nnode a act %0\nout y %1\n", "", "per token");
 	refused("graph 1\nin x f32 R[4]\nnode a act %0\nout y %1 decay=0.5,1,1,0,0\n", "", "narrow");
 	refused("graph 2\nin x f32 R[4]\nnode a act %0\nout y %1\n", "", "begins with 'graph 1'");
+	refused(HEAD "node a window %0 slices=3 k=2\nout y %1\n", "node a", "volumes of as many slices");
+	refused(HEAD "node a window %0 slices=4 k=7 pad=1\nout y %1\n", "node a", "are fewer than it spans, 7");
+	refused(HEAD "node a window %0 slices=4 k=65\nout y %1\n", "node a", "bounds");
+	refused(HEAD "node a window %0 slices=4 k=2 stride=2 back=7\nout y %1\n", "node a",
+		"takes 3 slices of a multiple of 2");
+	refused(HEAD "node a window %0 slices=4 k=3 stride=2 back=9\nout y %1\n", "node a", "not 4 of 4");
+	refused(HEAD "node a maxpool %0 k=2 stride=2 slices=3\nout y %1\n", "node a", "volumes of D = 3 slices");
+	refused(HEAD "node a maxpool %0 k=3 stride=2 slices=4\nout y %1\n", "node a", "no smaller than its window");
+	refused(HEAD "node a resample %0 axis=0 size=3\nout y %1\n", "node a", "volumes of D = 0 slices, 1 or more");
+	refused("graph 1\nin x f32 R[8,4]\nnode a resample %0 axis=0 size=3 slices=2\nout y %1\n", "node a", "volumes");
+	refused(HEAD "node a act %0 slices=2\nout y %1\n", "node a", "no 'slices=2' here");
 	refused("graph 1\n", "", "");
 	refused("", "", "");
 }
@@ -224,8 +257,11 @@ static void what_is_too_much_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(networks_come_back_at_every_cut), cmocka_unit_test(a_small_one_is_read),
-		cmocka_unit_test(what_is_no_graph_is_refused),     cmocka_unit_test(there_is_one_spelling),
+		cmocka_unit_test(networks_come_back_at_every_cut),
+		cmocka_unit_test(a_small_one_is_read),
+		cmocka_unit_test(volumes_come_back),
+		cmocka_unit_test(what_is_no_graph_is_refused),
+		cmocka_unit_test(there_is_one_spelling),
 		cmocka_unit_test(what_is_too_much_is_refused),
 	};
 

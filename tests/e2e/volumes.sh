@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Networks of Conv3d layers, whose volumes are tall pictures: a run with a server equals --local, and one thread two. So it
+# does with skips at home, in one chunk and in four, under codecs with state, and over a kill of the client and of the
+# server. An exported file has every node as the network's file has it.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+python=${PYTHON:-/usr/bin/python3}
+library=$PWD/$BUILD/libsplit.so.0
+"$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+[ -f "$library" ] || fail "$library is not built: make lib"
+live() { SPLIT_LIBRARY=$library PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/volumes_live.py "$@" >"$tmp/live" 2>&1 || fail "$*: $(tail -n 3 "$tmp/live")"; }
+live make "$tmp/volumes"
+start_server one threads=2
+for name in net seg; do
+	[ $name = net ] && data=cls task='' || { data=seg task=', task: pixels, classes: 2'; }
+	cat >"$tmp/$name.yaml" <<-YAML
+		server: $endpoint
+		model: {network: $tmp/volumes/$name.safetensors$task}
+		data:
+		  {kind: images, dir: $tmp/volumes/$data, transforms: ["Resize((96, 12))", "Normalize(0.5, 0.25)"], test_transforms: ["Resize((96, 12))", "Normalize(0.5, 0.25)"]}
+		train: {batch: 8, chunks: 2, epochs: 4, checkpoint_every: 3, optimizer: {kind: adamw, lr: 0.003}}
+		threads: 2
+	YAML
+done
+
+cut() { # NETWORK HEAD TAIL CODEC
+	local name="$1 $2 $3 $4" at=("$tmp/$1.yaml" --set head_end="$2" --set tail_begin="$3" --set codec="$4")
+	as_local "$name" "$name local" 16 "${at[@]}"
+	client "$name one" "${at[@]}" --local --set threads=1 --set data.threads=1 || fail "$name, one thread: exit status $?"
+	same_run "$name one" "$name local" 16
+}
+cut net bn pool none
+cut net body.0 fc quant:8
+cut seg e0 u0 none
+cut seg e1 u0 'topk:0.3,ef=true'
+
+# Skips stay at home; chunks, and what is computed again, change no bit of a codec without state per chunk.
+home=("$tmp/seg.yaml" --set head_end=e0 --set tail_begin=u0)
+for chunks in 1 4; do
+	client "chunks $chunks" "${home[@]}" --local --set train.chunks=$chunks || fail "chunks $chunks: exit status $?"
+	as_local "again $chunks" "again local $chunks" 16 "${home[@]}" --set train.chunks=$chunks --set recompute=on
+	[ "$(learned "chunks $chunks")" = "$(learned "again $chunks")" ] || fail "$chunks chunks, computed again: other weights"
+done
+
+coded=("${home[@]}" --set codec='topk:0.3,ef=true')
+as_local coded 'coded local' 16 "${coded[@]}"
+killed_client 7 coded "${coded[@]}"
+killed_server server.apply=kill@8 coded "${coded[@]}"
+
+for name in net seg; do
+	"$SPLITC" export "$tmp/$name.yaml" "$tmp/$name.out.safetensors" --weights "$tmp/volumes/$name.safetensors" >"$tmp/export.log" 2>&1 || fail "export: $(cat "$tmp/export.log")"
+	live same "$tmp/volumes/$name.safetensors" "$tmp/$name.out.safetensors"
+done
+refusing='' config=$tmp/net.yaml command=export
+refused 78 'has no form in ONNX files' "$tmp/net.onnx" --weights "$tmp/volumes/net.safetensors"
+echo 'volumes: two networks of Conv3d layers'
