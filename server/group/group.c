@@ -534,9 +534,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 {
 	struct sl_fail why;
 
-	if (gs->ranks)
-		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
-	sl_group_hear_intro(gs);
+	sl_group_hear_ranks(gs);
 	if (!gs->first)
 		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {

@@ -366,7 +366,20 @@ void sl_group_tell(struct sl_group_list *gs)
 	if (memcmp(said, &word, sizeof word) == 0)
 		return;
 	*said = word;
-	gs->ranks->tell(gs->ranks, &word, sizeof word);
+	gs->ranks->send(gs->ranks, LETTER_WORD, &word, sizeof word);
+}
+
+void sl_group_hear_ranks(struct sl_group_list *gs)
+{
+	struct sl_ranks_letter l;
+
+	while (gs->ranks && gs->ranks->receive(gs->ranks, &l)) {
+		if (l.kind == LETTER_WORD && l.bytes == sizeof *gs->word)
+			memcpy(&gs->word[l.from], l.data, l.bytes);
+		else if (l.kind == LETTER_INTRO)
+			sl_group_hear_intro(gs, (struct sl_bytes){l.data, l.bytes});
+		free(l.data);
+	}
 }
 
 bool sl_group_is_called(const struct sl_group *g)

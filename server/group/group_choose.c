@@ -428,6 +428,8 @@ void sl_group_run_choose(struct sl_group *g)
 	g->came_of = some_lost(g) ? MET_VOID : MET_GO;
 	if (g->came_of == MET_VOID)
 		return;
+	if (!g->trunk.exec && sl_group_open_bare(g, &g->fail))
+		sl_group_end_ranks(g, g->fail.text);
 	begin_branch(g);
 	g->trunk.r.fixed = 0;
 	g->err = choose(g, &step, &g->fail);

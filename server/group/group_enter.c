@@ -92,7 +92,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 static void introduce(struct sl_group_list *gs, struct sl_bytes text)
 {
 	if (text.len)
-		gs->ranks->send(gs->ranks, text.data, text.len);
+		gs->ranks->send(gs->ranks, LETTER_INTRO, text.data, text.len);
 }
 
 /* If no other member is there, the group takes over the learning rates of the one that comes. */

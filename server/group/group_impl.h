@@ -132,7 +132,8 @@ struct sl_group_word {
 	uint8_t could; /* this rank waits for none of its own members */
 	uint8_t calls; /* it calls for a meeting, since a member has to go back */
 };
-_Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ranks");
+/* What ranks send each other (ranks.h). */
+enum sl_group_letter { LETTER_WORD, LETTER_INTRO };
 
 /* A member's part in a job. */
 struct sl_group_part {
@@ -222,7 +223,6 @@ struct sl_group_list {
 	struct sl_trunk_store store;
 	const struct sl_ranks *ranks;    /* NULL: this server is the only one */
 	struct sl_backend *be, *host_be; /* this rank's backend; the CPU's */
-	struct sl_group_intro *intro;    /* a group of other ranks that is being looked at (group_intro.c) */
 	struct sl_group_word *word;      /* [ranks->count] the last word of each rank */
 	const struct sl_seat_kind *seat; /* of a member */
 	/* with auth: as in sl_group_list_read; NULL: there is no list of clients */
@@ -261,19 +261,18 @@ enum sl_err sl_group_make(struct sl_group_list *groups, const struct sl_agreed *
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_attend(struct sl_group *group);
 void sl_group_drop(struct sl_group *group); /* takes it out of the list, and frees it */
-/* An executor with parameters, but without memory to compute (sl_exec_bare). */
-enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
-			       struct sl_fail *fail) SL_MUST_CHECK;
-/* group_intro.c: receives what other ranks say about their groups. */
-void sl_group_hear_intro(struct sl_group_list *groups);
+/* group_intro.c: another rank tells of its group, with a Hello's payload. */
+void sl_group_hear_intro(struct sl_group_list *groups, struct sl_bytes text);
 /* group_await.c. What to do next, by the table and the clock; *k as in sl_trunk_next. */
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
-/* tell sends this rank's word to the others, if it has changed. is_called: whether another rank calls for a meeting. */
+/* tell sends this rank's word to the others, if it has changed; hear_ranks receives what they say. is_called: whether
+ * another rank calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
+void sl_group_hear_ranks(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
@@ -335,9 +334,10 @@ void sl_group_say_parts(const struct sl_group *group);
 /* group_give.c, for shared heads and tails, while no job runs: asks members for those that one who comes or a
  * checkpoint needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
 bool sl_group_ask_ends(struct sl_group *group);
-/* Functions of the worker's files that the loop calls while no job runs. hear_left: sets the records by the newest
- * checkpoint. ends_open: takes memory for shared heads and tails. ends_has: whether a step has a mean of these. */
-void sl_group_hear_left(struct sl_group *group);
+/* Functions of the worker's files that the loop calls while no job runs. take_plan: the trunk's plan, which belongs to
+ * the group from now on; sets the records by the newest checkpoint. ends_open: takes memory for shared heads and tails.
+ * ends_has: whether a step has a mean of these. */
+void sl_group_take_plan(struct sl_group *group, struct sl_plan *plan);
 enum sl_err sl_group_ends_open(struct sl_group *group, const struct sl_agreement *agreement,
 			       const struct sl_end_layout *layout, struct sl_backend *host,
 			       struct sl_fail *fail) SL_MUST_CHECK;

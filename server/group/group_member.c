@@ -199,3 +199,11 @@ enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop,
 	*out = gs;
 	return SL_OK;
 }
+
+void sl_group_list_close(struct sl_group_list *gs)
+{
+	while (gs && gs->first)
+		sl_group_drop(gs->first);
+	free(gs ? gs->word : NULL);
+	free(gs);
+}

@@ -37,6 +37,9 @@ static inline struct sl_trunk_store sl_group_weights_store(const struct sl_group
 	store.owner = m->owned ? owner : NULL;
 	return store;
 }
+/* With other ranks: opens the trunk's executor, if this rank has had no member (group_intro.c). It has parameters, but
+ * no memory to compute (sl_exec_bare). */
+enum sl_err sl_group_open_bare(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* group_choose.c: the job CHOOSE. group_come.c: the job REJOIN. */
 void sl_group_run_choose(struct sl_group *group);
 void sl_group_run_return(struct sl_group *group);
