@@ -23,22 +23,6 @@ void sl_group_free_trunk(struct sl_group *g)
 
 /* ---- the trunk's memory */
 
-enum sl_err sl_group_open_bare(struct sl_group *g, struct sl_fail *fail)
-{
-	struct sl_exec **out = &g->trunk.exec;
-	enum sl_err err = sl_exec_prepare(out, g->trunk.plan, SL_MIDDLE, g->groups->be, fail);
-
-	if (!err)
-		err = sl_exec_bare(*out, fail);
-	if (!err)
-		err = sl_exec_allocate(*out, fail);
-	if (err) {
-		sl_exec_close(*out);
-		*out = NULL;
-	}
-	return err;
-}
-
 /* Counts the memory in `charge`. With a GPU it also counts a host buffer: sums of several ranks and averages of rounds
  * pass through the host. */
 static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, struct sl_charge *charge,
@@ -190,6 +174,11 @@ static void run_keep(struct sl_group *g)
 	g->trunk.checkpointed = at_border(g) && sl_group_keep(g);
 }
 
+static void run_over(struct sl_group *g)
+{
+	sl_keep_only(&g->trunk.keep, g->trunk.r.stays ? g->trunk.r.on_disk : UINT64_MAX);
+}
+
 void sl_group_run(struct sl_job *job)
 {
 	static void (*const run[])(struct sl_group *) = {
@@ -198,10 +187,10 @@ void sl_group_run(struct sl_job *job)
 		[GROUP_CATCH_UP] = sl_group_run_catch_up,
 		[GROUP_STEP] = sl_group_run_step,
 		[GROUP_APPLY] = sl_group_run_apply,
-		[GROUP_MEET] = sl_group_run_meet,
 		[GROUP_LET_GO] = run_let_go,
 		[GROUP_STORE] = sl_group_run_store,
 		[GROUP_KEEP] = run_keep,
+		[GROUP_OVER] = run_over,
 	};
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 

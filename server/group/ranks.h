@@ -2,9 +2,10 @@
  * serves its own members of a group. MPI is in a module of its own, libsplit_mpi.so (server/mpi), so that a single
  * server needs no MPI.
  *
- * gather_all, take, pass and spread are collective: all ranks call them in the same order, each on its worker's thread.
- * They block until the other ranks are there, without limit, and call `alive` some times a second meanwhile. An error
- * of communication ends the whole job. All data are in host memory.
+ * gather_all, take, pass and spread are collective: all ranks call them in the same order, each on its worker's thread,
+ * or on its loop's while it has no job of the group. They block until the other ranks are there, without limit, and
+ * call `alive` some times a second meanwhile. An error of communication ends the whole job. All data are in host
+ * memory.
  *
  * `send` and `receive` are independent of these: the loop's thread may call them at any time, and they do not block. */
 #ifndef SL_SERVER_GROUP_RANKS_H
