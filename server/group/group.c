@@ -80,9 +80,10 @@ void sl_group_stay_for_a_while(struct sl_group *g)
 	g->back_ms = sl_loop_now_ms(g->groups->loop);
 }
 
-/* Ends the sessions of all members except `other`; -1: of all. */
+/* Ends the sessions of all members except `other`; -1: of all. Those of other ranks go back, too. */
 static void end_all(struct sl_group *g, int other, const struct sl_fail *why)
 {
+	sl_group_tell_back(g, why);
 	sl_trunk_gathers(&g->t);
 	for (int i = 0; i < g->n; i++)
 		if (i != other)
@@ -104,6 +105,12 @@ static void go_back(struct sl_group *g, int k)
 {
 	sl_group_end_others(g, k, "goes on from an earlier step, so all members go back", "came back behind",
 			    g->t.step);
+}
+
+void sl_group_go_back(struct sl_group *g, const struct sl_fail *why)
+{
+	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: %s", g->name, why->text);
+	end_all(g, -1, why);
 }
 
 void sl_group_go_on(struct sl_group *g)
@@ -130,6 +137,19 @@ void sl_group_attend(struct sl_group *g)
 	sl_group_advance(g);
 }
 
+/* All members of all ranks are done. One that comes now begins with another group. */
+static void over(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	(void)!sl_fail_set(&why, SL_ERR_BUSY, "group %s was just over: come again", g->name);
+	for (int k = g->first; k < g->end; k++)
+		sl_group_end_member(&g->member[k], &why);
+	g->t.open = false;
+	g->refs -= g->t.staying; /* does not free the group: the job under way has a reference */
+	g->t.staying = false;
+}
+
 /* The trunk trains from the chosen step on. Members that are here come one by one (COME). */
 static void opens(struct sl_group *g)
 {
@@ -141,6 +161,7 @@ static void opens(struct sl_group *g)
 		here += s->link == SL_LINK_JOINING;
 		s->state = g->trunk.r.seat[k].state;
 		s->ends_at = g->trunk.r.seat[k].ends_at;
+		s->number = g->trunk.r.seat[k].number;
 		s->missed = sl_group_log_missed(&g->log, k);
 	}
 	g->run = g->trunk.keep.run;
@@ -175,9 +196,9 @@ static void chosen(struct sl_group *g)
 {
 	struct sl_fail why;
 
-	for (int k = 0; k < g->n && g->came_of == MET_VOID && g->anew; k++)
+	for (int k = 0; k < g->n && g->undone && g->anew; k++)
 		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
-	if (g->came_of == MET_VOID)
+	if (g->undone)
 		return; /* a session ended meanwhile: its member is awaited */
 	if (g->odd >= 0) {
 		sl_group_end_member(&g->member[g->odd], &g->fail);
@@ -206,9 +227,7 @@ static void rejoined(struct sl_group *g)
 		g->giver = g->due ? g->giver : -1;
 		return;
 	}
-	if (back && g->groups->ranks)
-		g->back_of = g->which; /* all ranks decide about it */
-	else if (back)
+	if (back)
 		go_back(g, g->which);
 	else if (g->err)
 		sl_group_end_member(p, &g->fail);
@@ -253,26 +272,6 @@ static void tell_spoiled(struct sl_group *g, int k)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
-/* Carries out what the ranks' meeting decided. False: no step was done. */
-static bool met(struct sl_group *g)
-{
-	if (g->what == GROUP_MEET)
-		g->back_of = -1;
-	if (g->came_of == MET_VOID)
-		return false;
-	if (g->err) {
-		end_all(g, -1, &g->fail);
-		return false;
-	}
-	if (g->came_of == MET_BACK)
-		go_back(g, g->back_with);
-	if (g->came_of == MET_OVER) {
-		g->t.open = g->t.staying = false;
-		g->refs--; /* does not free the group: the job under way has a reference */
-	}
-	return g->came_of == MET_GO;
-}
-
 static void took_part(struct sl_group *g, int k)
 {
 	sl_group_note_part(g, k);
@@ -281,8 +280,12 @@ static void took_part(struct sl_group *g, int k)
 
 static void applied(struct sl_group *g)
 {
-	if (!met(g))
+	if (g->undone)
 		return;
+	if (g->err) {
+		end_all(g, -1, &g->fail);
+		return;
+	}
 	g->t.step = g->trunk.r.done;
 	g->pass.on = false;
 	if (sl_group_gives(g) && g->trunk.checkpointed && !g->due) {
@@ -308,7 +311,7 @@ static void applied(struct sl_group *g)
 /* A member has done a step inside its round. */
 static void stepped(struct sl_group *g)
 {
-	if (g->came_of == MET_VOID)
+	if (g->undone)
 		return;
 	if (g->err)
 		end_all(g, -1, &g->fail);
@@ -351,17 +354,18 @@ static void job_done(struct sl_job *job)
 		stepped(g);
 	else if (g->what == GROUP_APPLY)
 		applied(g);
-	else if (g->what == GROUP_MEET)
-		(void)met(g);
 	else if (g->what == GROUP_LET_GO)
 		sl_group_gone(g);
 	else if (g->what == GROUP_STORE)
 		stored(g);
 	else if (g->what == GROUP_KEEP)
 		kept(g);
+	else if (g->what == GROUP_OVER)
+		over(g);
 	else
 		decided(g, g->which);
 	g->what = GROUP_IDLE; /* not before: telling members may end their sessions, which calls sl_group_advance() */
+	sl_group_carried_out(g);
 	sl_group_advance(g);
 	sl_group_release(g);
 }
@@ -370,22 +374,28 @@ static void job_done(struct sl_job *job)
 
 static double lr_of(const struct sl_group *g, int k)
 {
-	return sl_seat_is_ready(&g->t, k) && !g->t.seat[k].skip ? sl_port_session(g->member[k].m->port)->lr
-								: SL_GROUP_NO_LR;
+	if (!sl_seat_is_ready(&g->t, k) || g->t.seat[k].skip)
+		return SL_GROUP_NO_LR;
+	return sl_group_is_own(g, k) ? sl_port_session(g->member[k].m->port)->lr : g->groups->heard_of[k].lr;
 }
 
-/* False: a member with another rate was ended. With other ranks all find out together (group_ranks.c). */
+/* False: a member with another rate was ended, or another rank will end it. */
 static bool agree_on_lr(struct sl_group *g)
 {
 	double lr[SL_CONF_SHARE_CLIENTS];
 	struct sl_group_lr vote;
 	struct sl_fail why;
+	bool unheard = false;
 
-	for (int k = 0; k < g->n; k++)
+	for (int k = 0; k < g->n; k++) {
 		lr[k] = lr_of(g, k);
+		unheard = unheard || (g->t.seat[k].state == SL_SEAT_IN && !sl_seat_is_ready(&g->t, k));
+	}
+	if (g->t.led && unheard)
+		return true;
 	vote = sl_group_vote(lr, g->n);
 	g->lr = vote.lr;
-	if (g->groups->ranks || vote.alike)
+	if (vote.alike)
 		return true;
 	sl_group_say_lr(g, &vote);
 	for (int k = 0; k < g->n && vote.most; k++)
@@ -396,11 +406,10 @@ static bool agree_on_lr(struct sl_group *g)
 
 static void begin_apply(struct sl_group *g)
 {
-	if (!agree_on_lr(g))
-		return;
 	g->checkpoint = false;
 	for (int k = 0; k < g->n; k++) {
-		const struct sl_session *s = sl_seat_is_ready(&g->t, k) ? sl_port_session(g->member[k].m->port) : NULL;
+		const bool ready = sl_seat_is_ready(&g->t, k) && sl_group_is_own(g, k);
+		const struct sl_session *s = ready ? sl_port_session(g->member[k].m->port) : NULL;
 
 		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
 						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
@@ -408,7 +417,7 @@ static void begin_apply(struct sl_group *g)
 						    .lost = !sl_trunk_needs_all(&g->t) && !g->member[k].m};
 		g->checkpoint = g->checkpoint || (s && s->keep == SL_KEEP_ASKED);
 	}
-	sl_group_tell(g->groups);
+	sl_group_announce(g, SL_TRUNK_APPLY);
 	post(g, GROUP_APPLY, 0);
 }
 
@@ -460,7 +469,7 @@ static bool must_keep(struct sl_group *g)
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	bool waits = false;
 
-	for (int k = 0; k < g->n && g->t.open && g->t.keeps && !g->due; k++)
+	for (int k = g->first; k < g->end && g->t.open && g->t.keeps && !g->due; k++)
 		waits = waits || (g->t.seat[k].asks && g->t.seat[k].given && g->t.stored < g->t.seat[k].number);
 	if (!waits || now_ms - g->tried_ms < KEEP_AGAIN_MS)
 		return false;
@@ -474,16 +483,8 @@ static void choose(struct sl_group *g)
 		sl_trunk_gathers(&g->t);
 	for (int k = 0; k < g->n; k++)
 		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
+	sl_group_announce(g, SL_TRUNK_CHOOSE);
 	post(g, GROUP_CHOOSE, 0);
-}
-
-/* Lets the ranks meet if a member of this rank has to go back, or another rank calls. */
-static void meet_if_called(struct sl_group *g)
-{
-	if (g->back_of < 0 && !sl_group_is_called(g))
-		return;
-	sl_group_tell(g->groups);
-	post(g, GROUP_MEET, g->back_of);
 }
 
 void sl_group_advance(struct sl_group *g)
@@ -492,8 +493,6 @@ void sl_group_advance(struct sl_group *g)
 	int k;
 
 	sl_group_go_on(g);
-	if (g->what == GROUP_IDLE && g->t.open)
-		meet_if_called(g);
 	if (g->what != GROUP_IDLE)
 		return;
 	sl_group_take_off(g);
@@ -511,6 +510,11 @@ void sl_group_advance(struct sl_group *g)
 		if (g->what != GROUP_IDLE)
 			return;
 	}
+	if (act == SL_TRUNK_APPLY && !agree_on_lr(g))
+		act = SL_TRUNK_WAIT;
+	if (g->what != GROUP_IDLE) /* one whose member was ended has gone on */
+		return;
+	act = sl_group_joint(g, act);
 	if (act == SL_TRUNK_CHOOSE)
 		choose(g);
 	else if (act == SL_TRUNK_BACK)
@@ -527,18 +531,17 @@ void sl_group_advance(struct sl_group *g)
 		post(g, GROUP_LET_GO, 0);
 	} else if (act == SL_TRUNK_APPLY)
 		begin_apply(g);
-	sl_group_tell(g->groups);
+	else if (act == SL_TRUNK_OVER) {
+		sl_group_announce(g, act);
+		post(g, GROUP_OVER, 0);
+	}
+	sl_group_tell_seats(g);
 }
 
 void sl_group_list_tick(struct sl_group_list *gs)
 {
 	struct sl_fail why;
 
-	if (gs->ranks)
-		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
-	sl_group_hear_intro(gs);
-	if (!gs->first)
-		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {
 		next = g->next;
 		if (g->back_ms && sl_loop_now_ms(gs->loop) - g->back_ms > SL_GROUP_COME_AGAIN_MS) {

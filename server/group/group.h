@@ -5,10 +5,10 @@
  *
  *   group.c        loop: who is there, which job is next, and what follows from its result
  *   trunk_table.c  whom a step waits for, and what is next; trunk_records.c: what survives of a seat. Both are pure
- *   group_await.c  loop: who is awaited, and for how long; who may leave; words of other ranks
+ *   group_await.c  loop: who is awaited, and for how long; who may leave
  *   group_member.c loop: what sessions tell the group: who comes, is ready, leaves
  *   group_enter.c  loop: who may join, and how a group begins
- *   group_intro.c  both: groups of other ranks, when all members of this rank are done
+ *   group_letters.c loop: what this rank tells others, and what rank 0 decides for all; group_hear.c: what it hears
  *   group_lr.c     the learning rate of a step
  *   group_task.c   worker: the trunk's memory, the jobs, the end of a session
  *   group_choose.c worker: the step from which all members go on

@@ -1,6 +1,4 @@
-/* Whom a group's step waits for, who comes and goes, and who may leave. On the loop. With other ranks each knows the
- * last word of the others, which may be old. So words decide only when a rank goes to a meeting; the meeting decides
- * what is done (group_ranks.c). */
+/* Whom a group's step waits for, who comes and goes, and who may leave. On the loop. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,40 +254,6 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	return true;
 }
 
-/* The last word of rank `r`, if it trains on the same branch; otherwise NULL. */
-static const struct sl_group_word *word_of(const struct sl_group *g, int r)
-{
-	const struct sl_group_word *w = &g->groups->word[r];
-
-	return w->open && w->branch == g->branch ? w : NULL;
-}
-
-/* The word is about the same step as this rank's. */
-static bool is_of_this_step(const struct sl_group *g, const struct sl_group_word *w)
-{
-	return w->open && w->branch == g->branch && w->met == g->met && w->step == g->t.step;
-}
-
-static struct sl_trunk_far hear_far(const struct sl_group *g)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	struct sl_trunk_far far = {.could = true, .unsafe_end = UINT64_MAX};
-
-	for (int r = 0; ranks && r < ranks->count; r++) {
-		const struct sl_group_word *w = &g->groups->word[r], *ours = word_of(g, r);
-		const bool same = is_of_this_step(g, w);
-
-		if (r == ranks->rank)
-			continue;
-		far.members += w->members;
-		far.could = far.could && same && w->could;
-		far.ready += same ? w->ready : 0;
-		if (!ours || ours->unsafe_end < far.unsafe_end) /* 0 if nothing is known: then nobody may leave */
-			far.unsafe_end = ours ? ours->unsafe_end : 0;
-	}
-	return far;
-}
-
 static void look(struct sl_group *g)
 {
 	enum sl_trunk_patience what;
@@ -299,7 +263,7 @@ static void look(struct sl_group *g)
 		g->t.seat[k].anew = g->t.seat[k].link == SL_LINK_JOINING && !sl_trunk_needs_all(&g->t) &&
 				    (!g->t.open || g->t.step) && sl_group_asks_anew(g, k, g->member[k].m);
 	}
-	g->t.far = hear_far(g);
+	sl_group_see(g);
 	what = sl_trunk_patience_for(&g->t);
 	for (int k = 0; k < g->n && !sl_trunk_needs_all(&g->t); k++)
 		look_at_clock(g, k, what);
@@ -320,78 +284,6 @@ void sl_group_leaving(struct sl_group *g)
 		g->part[k].leaves = s->given && s->asks && s->link == SL_LINK_NONE; /* its model is written */
 		g->part[k].leaves = g->part[k].leaves || (g->part[k].m && !g->t.keeps);
 	}
-}
-
-/* ---- words */
-
-enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks, struct sl_backend *be,
-				struct sl_backend *host_be)
-{
-	gs->ranks = ranks;
-	gs->be = be;
-	gs->host_be = host_be;
-	if (ranks)
-		gs->word = calloc((size_t)ranks->count, sizeof *gs->word);
-	return ranks && !gs->word ? SL_ERR_NOMEM : SL_OK;
-}
-
-static void tell_step(struct sl_group *g, struct sl_group_word *word)
-{
-	const struct sl_trunk_tally own = sl_trunk_count(&g->t);
-
-	word->members = own.members;
-	if (!g->t.open)
-		return; /* the step is not known: the worker may be choosing where to go on from */
-	word->open = true;
-	word->step = g->t.step;
-	word->branch = g->branch;
-	word->met = g->met;
-	word->ready = own.ready;
-	word->could = sl_trunk_could(&g->t);
-	word->calls = g->back_of >= 0;
-}
-
-static void tell_end(const struct sl_group *g, struct sl_group_word *word)
-{
-	word->unsafe_end = sl_trunk_unsafe_end(&g->t);
-}
-
-void sl_group_tell(struct sl_group_list *gs)
-{
-	struct sl_group *g = gs->first;
-	struct sl_group_word *said, word;
-
-	if (!gs->ranks)
-		return;
-	if (g)
-		look(g);
-	said = &gs->word[gs->ranks->rank];
-	memcpy(&word, said, sizeof word); /* copies the padding, too, since words are compared as bytes */
-	/* From APPLY or MEET until the ranks have met, what the word says about the step must not change. */
-	if (!g || (g->what != GROUP_APPLY && g->what != GROUP_MEET)) {
-		memset(&word, 0, sizeof word);
-		if (g)
-			tell_step(g, &word);
-	}
-	if (g)
-		tell_end(g, &word);
-	if (memcmp(said, &word, sizeof word) == 0)
-		return;
-	*said = word;
-	gs->ranks->tell(gs->ranks, &word, sizeof word);
-}
-
-bool sl_group_is_called(const struct sl_group *g)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-
-	for (int r = 0; ranks && r < ranks->count; r++) {
-		const struct sl_group_word *w = &g->groups->word[r];
-
-		if (r != ranks->rank && w->open && w->calls && w->met == g->met)
-			return true;
-	}
-	return false;
 }
 
 /* ---- who is there */
@@ -516,10 +408,10 @@ static void say_done(const struct sl_group *g, int who)
 {
 	int safe = 0;
 
-	for (int k = g->first; k < g->end; k++)
-		safe += g->t.seat[k].state == SL_SEAT_DONE && g->member[k].m;
+	for (int k = 0; k < g->n; k++)
+		safe += g->t.seat[k].state == SL_SEAT_DONE && g->t.seat[k].link != SL_LINK_NONE;
 	sl_log_limited(SL_LOG_INFO, "group-done", "group %s: member %d is done behind step %" PRIu64 ", %d of %d",
-		       g->name, who, g->t.seat[who].number, safe, g->end - g->first);
+		       g->name, who, g->t.seat[who].number, safe, g->n);
 }
 
 bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
@@ -557,7 +449,7 @@ bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 	int at = 0;
 
 	find_turns(g);
-	if (sl_records_gone(&g->trunk.r) || g->some_gone || sl_turns_fit(&g->turns))
+	if (sl_records_gone(&g->trunk.r) || g->steps.gone || sl_turns_fit(&g->turns))
 		return true;
 	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)
 		at += snprintf(list + at, sizeof list - (size_t)at, "%s%" PRIu64, k ? ", " : "", g->turns.count[k]);
@@ -579,9 +471,8 @@ void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct
 	out->member = k;
 	out->members = g->n;
 	out->members_least = sl_trunk_needs_all(&g->t) ? 0 : g->t.quorum;
-	out->members_here = g->n - (g->end - g->first); /* members of other ranks are counted as here */
 	for (int i = 0; i < g->n; i++)
-		out->members_here += g->member[i].m != NULL;
+		out->members_here += g->t.seat[i].link != SL_LINK_NONE;
 	out->group_step = (int64_t)g->t.step;
 	out->late = (int64_t)g->t.seat[k].missed; /* since the group's first step */
 	out->awaited =

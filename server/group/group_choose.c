@@ -281,8 +281,7 @@ static enum sl_err choose_complete(struct sl_group *g, uint64_t *step, struct sl
 	if (!err && !*step)
 		err = check_lost(g, fail);
 	if (!err && !*step && lacks_some(g)) {
-		g->came_of = MET_VOID;
-		g->anew = true;
+		g->undone = g->anew = true;
 		return SL_OK;
 	}
 	if (!err && !*step)
@@ -315,26 +314,22 @@ static int find_stranger(const struct sl_group *g, struct sl_fail *fail)
 	return -1;
 }
 
-/* For a rank without members: the steps that its store has. */
-static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+/* A bit for each of g->steps.step that members of this rank can go back to. */
+static uint64_t steps_held(const struct sl_group *g)
 {
-	const bool here = sl_group_has_sessions(g);
-	const struct sl_hello *h = here ? sl_group_hello(g, sl_group_first_here(g)) : NULL;
-	const uint64_t *from = here ? h->held : g->stored;
-	const int most = here ? (int)h->n_held : g->trunk.r.n_stored;
-	int n = 0;
+	uint64_t bits = 0;
 
-	for (int i = 0; i < most && n < SL_GROUP_STEPS; i++)
-		if (from[i] >= sl_records_left_at(&g->trunk.r) && all_hold(g, from[i]))
-			step[n++] = from[i];
-	return n;
+	for (int i = 0; i < g->steps.n; i++)
+		if (g->steps.step[i] >= sl_records_left_at(&g->trunk.r))
+			bits |= (uint64_t)1 << i;
+	return bits;
 }
 
 /* Where nobody can give a member head and tail. */
 static enum sl_err refuse_odd(struct sl_group *g, struct sl_fail *fail)
 {
 	if (g->odd < 0)
-		return sl_fail_set(fail, g->some_gone && g->trunk.keep.dir[0] ? SL_ERR_BUSY : SL_ERR_MISMATCH,
+		return sl_fail_set(fail, g->steps.gone && g->trunk.keep.dir[0] ? SL_ERR_BUSY : SL_ERR_MISMATCH,
 				   "group %s cannot go on: there is no checkpoint that all its members and this server "
 				   "hold%s. They can begin anew with --fresh",
 				   g->name, g->trunk.keep.dir[0] ? "" : ": it has no `store`");
@@ -344,26 +339,33 @@ static enum sl_err refuse_odd(struct sl_group *g, struct sl_fail *fail)
 			  g->odd, g->name);
 }
 
+#define READY ((uint64_t)1 << 63) /* beside the bits of steps: this rank takes part */
+
 /* All go on from the newest step that all members hold and the store has, or from 0. NOINPUT: there is none. */
 static enum sl_err choose_held(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
 	const struct sl_trunk_taker taker = {take_held, g, whose};
-	uint64_t held[SL_GROUP_STEPS] = {0};
+	uint64_t held[SL_WIRE_HELD_MAX] = {0}, bits;
 	enum sl_err err;
-	int n, i;
+	int n = 0, i;
 
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	list_stored(g);
 	read_records(g);
 	g->odd = find_stranger(g, fail);
-	if (g->odd >= 0) /* the other ranks wait */
-		return SL_ERR_MISMATCH;
-	n = steps_held(g, held);
-	g->odd = n || !sl_group_needs_files(g) ? -1 : sl_records_odd(&g->trunk.r);
+	bits = steps_held(g);
+	if (g->odd < 0 && !bits && sl_group_needs_files(g) && (g->odd = sl_records_odd(&g->trunk.r)) >= 0)
+		(void)refuse_odd(g, fail);
+	bits = sl_group_all_say(g, g->odd < 0 && g->agrees ? bits | READY : 0);
 	if (g->odd >= 0)
-		return refuse_odd(g, fail);
-	n = sl_group_common_steps(g, held, n);
+		return SL_ERR_MISMATCH;
+	g->undone = !bits;
+	if (g->undone)
+		return SL_ERR_BUSY;
+	for (int b = 0; b < g->steps.n; b++)
+		if (bits >> b & 1)
+			held[n++] = g->steps.step[b];
 	if (g->groups->ranks && !sl_group_turns_fit(g, fail)) /* now the turns of all ranks' members are known */
 		return SL_ERR_MISMATCH;
 	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
@@ -440,13 +442,16 @@ void sl_group_run_choose(struct sl_group *g)
 
 	g->odd = -1;
 	g->need_weights = g->anew = false;
-	g->came_of = some_lost(g) ? MET_VOID : MET_GO;
-	if (g->came_of == MET_VOID)
+	g->agrees = g->agrees && !some_lost(g);
+	g->undone = !g->agrees && !g->groups->ranks;
+	if (g->undone)
 		return;
+	if (!g->trunk.exec && sl_group_open_bare(g, &g->fail))
+		sl_group_end_ranks(g, g->fail.text);
 	begin_branch(g);
 	g->trunk.r.fixed = 0;
 	g->err = choose(g, &step, &g->fail);
-	if (g->came_of == MET_VOID)
+	if (g->undone)
 		return;
 	if (!g->err)
 		begin_from(g, step);
@@ -454,7 +459,6 @@ void sl_group_run_choose(struct sl_group *g)
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	if (!g->err && !step)
 		leave_old_run(g);
-	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	if (!g->err && g->trunk.r.on_disk)
 		sl_checkpoint_good(&g->trunk.kept, g->trunk.r.on_disk);

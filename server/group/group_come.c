@@ -173,6 +173,7 @@ void sl_group_run_return(struct sl_group *g)
 	struct sl_group_seat *seat = &g->seat[g->which];
 
 	g->came = SL_COME_HERE;
+	g->trunk.r.fixed = g->left > g->trunk.r.fixed ? g->left : g->trunk.r.fixed;
 	g->gift = GIFT_NONE;
 	g->need_weights = !g->has_weights;
 	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;

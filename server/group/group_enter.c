@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/link/loop.h"
 #include "common/link/proof.h"
 #include "server/group/group_parties.h"
 
@@ -26,6 +27,8 @@ void sl_group_drop(struct sl_group *g)
 	while (*at != g)
 		at = &(*at)->next;
 	*at = g->next;
+	if (g->groups->timer)
+		sl_timer_start(g->groups->timer, SL_GROUP_HEARS_MS, SL_GROUP_HEARS_MS);
 	free_group(g);
 }
 
@@ -52,7 +55,8 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	for (int k = 0; k < g->n; k++)
 		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_NEVER;
 	g->groups = gs;
-	g->back_of = g->giver = -1;
+	g->since = gs->acts;
+	g->giver = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
 	g->end = sl_ranks_span(gs->ranks, g->n).end;
 	g->agreed = *a;
@@ -73,7 +77,8 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
 	g->t.whole = a->share.mode == SL_SHARE_VERTICAL;
 	g->t.round = g->round;
-	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
+	g->t.led = gs->ranks && gs->ranks->rank;
+	g->trunk.r.ranks = gs->ranks != NULL;
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,
@@ -84,15 +89,17 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 		       g->name, gs->store.dir[0] ? "train.checkpoint_every is 0" : "this server has no store");
 	g->next = gs->first;
 	gs->first = g;
+	if (gs->timer)
+		sl_timer_start(gs->timer, 1, 1); /* each step takes some letters */
 	*out = g;
 	return SL_OK;
 }
 
-/* Sends a Hello's payload to the other ranks, whose members of this group may all be done (group_intro.c). */
+/* Sends a Hello's payload to the other ranks, whose members of this group may all be done (group_hear.c). */
 static void introduce(struct sl_group_list *gs, struct sl_bytes text)
 {
 	if (text.len)
-		gs->ranks->send(gs->ranks, text.data, text.len);
+		gs->ranks->send(gs->ranks, LETTER_INTRO, text.data, text.len);
 }
 
 /* If no other member is there, the group takes over the learning rates of the one that comes. */

@@ -67,6 +67,7 @@ struct sl_group_seat {
 
 enum {
 	SL_GROUP_MEANS = 3,             /* of the step under way, and of two that a late member may still need */
+	SL_GROUP_HEARS_MS = 20,         /* how often a rank without a group looks for letters of others */
 	SL_GROUP_COME_AGAIN_MS = 120000 /* by then all clients have tried again: their back-off is at most 32 s */
 };
 
@@ -91,8 +92,8 @@ struct sl_group_ends {
  *
  * CHOOSE: where all go on from. REJOIN: where `which` goes on from, while others train. CATCH_UP: `which` has skipped a
  * step that was done without it. STEP: `which` does a step inside its round. APPLY: the step of all, or the end of a
- * round. MEET: with other ranks, about going back. LET_GO: those in `part` may leave. STORE: head and tail for the
- * checkpoint of step `due`. KEEP: a checkpoint that could not be written before. */
+ * round. LET_GO: those in `part` may leave. STORE: head and tail for the checkpoint of step `due`. KEEP: a checkpoint
+ * that could not be written before. OVER: with other ranks, nobody needs the group any more. */
 enum sl_group_job {
 	GROUP_IDLE,
 	GROUP_CHOOSE,
@@ -100,10 +101,10 @@ enum sl_group_job {
 	GROUP_CATCH_UP,
 	GROUP_STEP,
 	GROUP_APPLY,
-	GROUP_MEET,
 	GROUP_LET_GO,
 	GROUP_STORE,
-	GROUP_KEEP
+	GROUP_KEEP,
+	GROUP_OVER
 };
 
 /* Whether a member that comes while others train gets the head and tail of another one. */
@@ -113,26 +114,42 @@ enum sl_group_gift {
 	GIFT_WRONG, /* most of the others have different ones than `giver` */
 };
 
-/* The result of a job; with ranks, that of the meeting before a step. Without ranks: GO or VOID. */
-enum sl_group_met {
-	MET_GO,   /* the step is done */
-	MET_NONE, /* there was no step, and nothing has changed */
-	MET_BACK, /* all members of all ranks go back */
-	MET_OVER, /* all members of all ranks have left */
-	MET_VOID, /* a session of this rank ended before the job began, so it did nothing */
+/* What ranks send each other (ranks.h, group_letters.c). */
+enum sl_group_letter {
+	LETTER_SEAT, /* struct sl_group_told: a seat of the sender has changed */
+	LETTER_ACT,  /* struct sl_group_act, from rank 0 */
+	LETTER_BACK, /* struct sl_group_back: the members of all ranks go back */
+	LETTER_INTRO /* the payload of a Hello, from which a rank without members makes the group */
 };
-
-/* The word that a rank's loop sends the others about its group, whenever it changes (ranks.h). */
-struct sl_group_word {
-	uint64_t step, branch;
-	uint64_t unsafe_end; /* as in struct sl_trunk_far */
-	uint32_t met;        /* meetings of the ranks since all last chose where to go on from */
-	int32_t ready, members;
-	uint8_t open;
-	uint8_t could; /* this rank waits for none of its own members */
-	uint8_t calls; /* it calls for a meeting, since a member has to go back */
+struct sl_group_told {
+	uint64_t key, branch; /* the group's; key 0: the sender has none; branch 0: it does not train */
+	uint64_t acts;        /* that the sender has carried out */
+	uint64_t turns;       /* of the member */
+	int32_t k;            /* the seat */
+	uint8_t keep;         /* the member's Commit asks for a checkpoint */
+	double lr;            /* in that Commit; SL_GROUP_NO_LR: it names none, or there is no part */
+	struct sl_seat seat;
+	struct sl_hello hello; /* if there is a link */
 };
-_Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ranks");
+/* What rank 0 knows of all members, for CHOOSE. */
+struct sl_group_steps {
+	int32_t n;
+	uint8_t gone;                    /* a member is done, and not here */
+	uint64_t step[SL_WIRE_HELD_MAX]; /* that all members here have named, newest first */
+	uint64_t turns[SL_CONF_SHARE_CLIENTS];
+};
+/* What all ranks do: CHOOSE, APPLY or OVER. */
+struct sl_group_act {
+	uint64_t key, count;         /* the group's; acts of rank 0 up to this one */
+	int32_t act;                 /* enum sl_trunk_act */
+	uint8_t checkpoint;          /* APPLY: write one behind it */
+	double lr;                   /* APPLY */
+	struct sl_group_steps steps; /* CHOOSE */
+};
+struct sl_group_back {
+	uint64_t key, branch;
+	char why[SL_FAIL_TEXT];
+};
 
 /* A member's part in a job. */
 struct sl_group_part {
@@ -162,6 +179,7 @@ struct sl_group {
 	int first, end;                 /* seats of this rank: first … end - 1; without ranks all */
 	struct sl_group_member *member; /* [n] */
 	struct sl_trunk_table t;        /* the loop's; t.step is a copy of trunk.r.done */
+	uint64_t since;                 /* groups->acts as it was made */
 	uint64_t round;                 /* steps of a round; 1 in the other modes */
 	uint64_t branch;   /* random number that names its states from here on, until all go back (WIRE.md) */
 	uint64_t run;      /* the loop's copy of trunk.keep.run */
@@ -180,20 +198,21 @@ struct sl_group {
 	struct sl_share share;
 	enum sl_group_job what;
 	int which;                  /* the member that the job is for */
-	int back_of;                /* with other ranks: the member for which all should go back; -1: none */
 	uint64_t behind;            /* CATCH_UP: the step that the member skipped */
 	struct sl_group_part *part; /* [n] */
 	double lr;
 	bool checkpoint; /* write one after the step */
+	bool agrees;     /* with other ranks: this one is ready for the job; else none does it */
+	bool told;       /* the job is one of rank 0's acts */
+	uint64_t left;   /* REJOIN: the last step at which a member of another rank ended */
 	/* its result */
 	enum sl_err err;
 	struct sl_fail fail;
 	bool need_weights;
 	enum sl_come came; /* REJOIN */
 	bool anew;         /* CHOOSE: it begins anew, and waits for all as before its first step */
-	enum sl_group_met came_of;
-	int back_with; /* the member for which all go back */
-	int odd;       /* CHOOSE: the member to refuse (group_choose.c); -1: none */
+	bool undone;       /* a session ended before the job began, so it did nothing */
+	int odd;           /* CHOOSE: the member to refuse (group_choose.c); -1: none */
 	struct sl_group_pass pass;
 	/* for a member that comes while others train */
 	uint64_t held;           /* the step whose state it goes on from */
@@ -211,10 +230,8 @@ struct sl_group {
 	struct sl_group_log log;
 	uint8_t weights_hash[16]; /* the same: of the first weights, while no step is done */
 	struct sl_fold fold;      /* parts of all seats; in rounds a part's copy is at its record's step `number` */
-	bool some_gone;           /* members of any rank are done, and not here */
 	bool has_weights;
-	/* with other ranks (group_ranks.c) */
-	uint32_t met; /* as in struct sl_group_word */
+	struct sl_group_steps steps; /* CHOOSE */
 };
 
 struct sl_group_list {
@@ -223,8 +240,12 @@ struct sl_group_list {
 	struct sl_trunk_store store;
 	const struct sl_ranks *ranks;    /* NULL: this server is the only one */
 	struct sl_backend *be, *host_be; /* this rank's backend; the CPU's */
-	struct sl_group_intro *intro;    /* a group of other ranks that is being looked at (group_intro.c) */
-	struct sl_group_word *word;      /* [ranks->count] the last word of each rank */
+	struct sl_timer *timer;          /* with other ranks: looks for their letters */
+	struct sl_group_act act; /* rank 0: the last one; the others: one that is to be carried out, if `told` */
+	bool told;
+	uint64_t acts;                   /* that this rank has carried out, or ordered */
+	uint64_t *done;                  /* [ranks->count] that each rank has carried out */
+	struct sl_group_told *heard_of;  /* [SL_CONF_SHARE_CLIENTS] what was last told of a seat, or heard */
 	const struct sl_seat_kind *seat; /* of a member */
 	/* with auth: as in sl_group_list_read; NULL: there is no list of clients */
 	bool (*may_join)(void *arg, const struct sl_key *key, const char *group);
@@ -262,20 +283,29 @@ enum sl_err sl_group_make(struct sl_group_list *groups, const struct sl_agreed *
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_attend(struct sl_group *group);
 void sl_group_drop(struct sl_group *group); /* takes it out of the list, and frees it */
-/* An executor with parameters, but without memory to compute (sl_exec_bare). */
-enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
-			       struct sl_fail *fail) SL_MUST_CHECK;
-/* group_intro.c: receives what other ranks say about their groups. */
-void sl_group_hear_intro(struct sl_group_list *groups);
 /* group_await.c. What to do next, by the table and the clock; *k as in sl_trunk_next. */
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
-/* tell sends this rank's word to the others, if it has changed. is_called: whether another rank calls for a meeting. */
-void sl_group_tell(struct sl_group_list *groups);
-bool sl_group_is_called(const struct sl_group *group);
+/* group_letters.c; with other ranks. see: the table gets their seats. tell_seats:
+ * they hear of this rank's. joint: what to do where the table says `act`; what all ranks do together rank 0 may have to
+ * put off, and others do when it says so. announce: before the job of such an act is posted; rank 0 sends it, and
+ * others take over what it says of the step. carried_out: a job is done. tell_back: all members of all ranks go back.
+ */
+void sl_group_see(struct sl_group *group);
+void sl_group_tell_seats(struct sl_group *group);
+enum sl_trunk_act sl_group_joint(struct sl_group *group, enum sl_trunk_act act);
+void sl_group_announce(struct sl_group *group, enum sl_trunk_act act);
+void sl_group_carried_out(struct sl_group *group);
+void sl_group_tell_back(const struct sl_group *group, const struct sl_fail *why);
+/* group.c: other ranks' members go back. */
+void sl_group_go_back(struct sl_group *group, const struct sl_fail *why);
+static inline bool sl_group_is_own(const struct sl_group *g, int k)
+{
+	return k >= g->first && k < g->end;
+}
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
 	return g->agreed.share.mode == SL_SHARE_ROUNDS;
@@ -336,15 +366,18 @@ void sl_group_say_parts(const struct sl_group *group);
 /* group_give.c, for shared heads and tails, while no job runs: asks members for those that one who comes or a
  * checkpoint needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
 bool sl_group_ask_ends(struct sl_group *group);
-/* Functions of the worker's files that the loop calls while no job runs. hear_left: sets the records by the newest
- * checkpoint. ends_open: takes memory for shared heads and tails. ends_has: whether a step has a mean of these. */
-void sl_group_hear_left(struct sl_group *group);
+/* Functions of the worker's files that the loop calls while no job runs. take_plan: the trunk's plan, which belongs to
+ * the group from now on; sets the records by the newest checkpoint. ends_open: takes memory for shared heads and tails.
+ * ends_has: whether a step has a mean of these. */
+void sl_group_take_plan(struct sl_group *group, struct sl_plan *plan);
 enum sl_err sl_group_ends_open(struct sl_group *group, const struct sl_agreement *agreement,
 			       const struct sl_end_layout *layout, struct sl_backend *host,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 bool sl_group_ends_has(const struct sl_group *group, uint64_t step);
 void sl_group_free_trunk(struct sl_group *group); /* nothing of the group may run any more */
-/* group_ranks.c, on the loop: whether this rank serves such a member. MISMATCH, BUSY. */
+/* group_ranks.c, on the loop. decline: the answer of a rank that does not have the group of rank 0's act; it waits for
+ * the other ranks. may_enter_rank: whether this rank serves such a member. MISMATCH, BUSY. */
+void sl_group_decline(const struct sl_ranks *ranks, enum sl_trunk_act act);
 enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const struct sl_agreed *agreed,
 				    struct sl_fail *fail) SL_MUST_CHECK;
 /* group_owner.c. The member begins anew, and is not the one that the seat belongs to. */

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/link/loop.h"
 #include "server/group/group_impl.h"
 
 /* Nobody has a link to the group, and one comes with another run: so all gather for that one. */
@@ -29,8 +30,6 @@ static void joining(struct sl_middle *m)
 		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
 		sl_group_end_member(p, &why);
 	}
-	if (g->back_of == sl_group_seat_of(m))
-		g->back_of = -1;
 	sl_group_hear_in(g);
 	/* The seat keeps its state until the welcome: the session may turn out not to be its member. */
 	p->m = m;
@@ -151,8 +150,6 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 	if (how != SL_SEAT_LOST)
 		sl_log_limited(SL_LOG_INFO, "group-leaves", "group %s: member %d leaves behind step %" PRIu64 ": %s",
 			       g->name, k, g->t.step, how == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
-	if (g->back_of == k)
-		g->back_of = -1;
 	sl_group_advance(g);
 }
 
@@ -198,4 +195,15 @@ enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop,
 	gs->store.owner = NULL;
 	*out = gs;
 	return SL_OK;
+}
+
+void sl_group_list_close(struct sl_group_list *gs)
+{
+	while (gs && gs->first)
+		sl_group_drop(gs->first);
+	if (gs && gs->timer)
+		sl_timer_close(gs->timer);
+	free(gs ? gs->done : NULL);
+	free(gs ? gs->heard_of : NULL);
+	free(gs);
 }

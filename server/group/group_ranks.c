@@ -20,17 +20,20 @@ void sl_group_end_ranks(const struct sl_group *g, const char *why)
 }
 
 /* Gathers `own` of all ranks, [count][bytes]; the caller frees it. Without memory it ends all ranks. */
-static void *gather(void *arg, const void *own, size_t bytes)
+static void *gather_all(const struct sl_ranks *ranks, const void *own, size_t bytes)
 {
-	const struct sl_group *g = arg;
-	const struct sl_ranks *ranks = g->groups->ranks;
 	void *all = calloc((size_t)ranks->count, bytes);
 
 	if (all)
 		ranks->gather_all(ranks, own, all, bytes);
 	else
-		sl_group_end_ranks(g, "no memory for what the ranks say");
+		ranks->abort(ranks, ENDS_AS);
 	return all;
+}
+
+static void *gather(void *arg, const void *own, size_t bytes)
+{
+	return gather_all(((const struct sl_group *)arg)->groups->ranks, own, bytes);
 }
 
 /* ---- who may join */
@@ -66,55 +69,20 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 
 /* ---- where to go on from */
 
-/* What a rank says about the steps to go on from. */
-struct offer {
-	int32_t n;
-	uint8_t gone; /* a member of this rank is done, and not here */
-	uint64_t step[SL_GROUP_STEPS];
-	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* valid for the rank's own members */
-};
-
-static void hear_turns(struct sl_group *g, const struct offer *all)
+enum sl_err sl_group_open_bare(struct sl_group *g, struct sl_fail *fail)
 {
-	for (int k = 0; k < g->n; k++)
-		g->turns.count[k] = all[sl_ranks_of(g->groups->ranks, g->n, k)].turns[k];
-}
+	struct sl_exec **out = &g->trunk.exec;
+	enum sl_err err = sl_exec_prepare(out, g->trunk.plan, SL_MIDDLE, g->groups->be, fail);
 
-static bool offers(const struct offer *o, uint64_t step)
-{
-	for (int i = 0; i < o->n; i++)
-		if (o->step[i] == step)
-			return true;
-	return false;
-}
-
-int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int n)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	struct offer own = {.n = n, .gone = sl_records_gone(&g->trunk.r) || !sl_group_has_sessions(g)}, *all;
-	int common = 0;
-
-	if (!ranks)
-		return n;
-	memcpy(own.step, step, sizeof own.step);
-	memcpy(own.turns, g->turns.count, sizeof own.turns);
-	all = gather(g, &own, sizeof own);
-	if (!all)
-		return 0;
-	hear_turns(g, all);
-	g->some_gone = false;
-	for (int r = 0; r < ranks->count; r++)
-		g->some_gone = g->some_gone || all[r].gone;
-	for (int i = 0; i < all[0].n; i++) {
-		bool have = true;
-
-		for (int r = 1; r < ranks->count; r++)
-			have = have && offers(&all[r], all[0].step[i]);
-		if (have)
-			step[common++] = all[0].step[i];
+	if (!err)
+		err = sl_exec_bare(*out, fail);
+	if (!err)
+		err = sl_exec_allocate(*out, fail);
+	if (err) {
+		sl_exec_close(*out);
+		*out = NULL;
 	}
-	free(all);
-	return common;
+	return err;
 }
 
 /* What a rank says after it has taken up a step. */
@@ -197,154 +165,25 @@ const struct sl_others *sl_group_others(struct sl_group *g, struct sl_others *ot
 	return others;
 }
 
-/* ---- the meeting before a step */
+/* ---- what all ranks do together */
 
-enum demand { TO_APPLY, TO_GO_BACK, TO_HEAR };
-
-struct meeting_word {
-	uint8_t demand; /* enum demand */
-	uint8_t left;   /* all members of this rank have left */
-	uint8_t checkpoint;
-	uint8_t differ; /* members of this rank differ in their learning rate */
-	int32_t ready, back;
-	uint64_t newest, fixed;
-	double lr; /* SL_GROUP_NO_LR: no member of this rank names one */
-};
-
-static double lr_of(const struct sl_group *g, int k)
+uint64_t sl_group_all_say(struct sl_group *g, uint64_t own)
 {
-	return g->part[k].rows ? sl_port_session(g->part[k].m->port)->lr : SL_GROUP_NO_LR;
-}
-
-static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t newest)
-{
-	struct meeting_word w = {.back = back, .newest = newest, .fixed = g->trunk.r.fixed, .left = 1};
-
-	w.demand = g->what == GROUP_APPLY ? TO_APPLY : back >= 0 ? TO_GO_BACK : TO_HEAR;
-	for (int k = g->first; k < g->end && g->what == GROUP_APPLY; k++) {
-		const struct sl_group_part *part = &g->part[k];
-
-		w.ready += part->m != NULL;
-		w.differ = w.differ || (part->rows && lr_of(g, k) != g->lr);
-		w.left = w.left && g->trunk.r.seat[k].state == SL_SEAT_DONE;
-	}
-	w.lr = g->lr;
-	w.checkpoint = g->what == GROUP_APPLY && g->checkpoint;
-	return w;
-}
-
-/* Each rank decides for itself, from the same words, and so all decide the same. */
-static void decide(struct sl_group *g, const struct meeting_word *all, int ranks)
-{
-	bool apply = true, left = true, back = false;
-	int ready = 0;
-
-	for (int r = 0; r < ranks; r++) {
-		apply = apply && all[r].demand == TO_APPLY;
-		left = left && all[r].left;
-		ready += all[r].ready;
-		if (all[r].fixed > g->trunk.r.fixed)
-			g->trunk.r.fixed = all[r].fixed;
-	}
-	for (int r = 0; r < ranks && !back; r++) {
-		/* not if a member has left since: then this one goes on with the state that it has */
-		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->trunk.r.fixed;
-		g->back_with = all[r].back;
-	}
-	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
-}
-
-/* All ranks see the same votes, so they decide the same. A member with another rate is left out of the step. */
-static enum sl_err vote_on_lr(struct sl_group *g)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	double own[SL_CONF_SHARE_CLIENTS], (*all)[SL_CONF_SHARE_CLIENTS];
-	struct sl_group_lr vote;
-
-	for (int k = 0; k < SL_CONF_SHARE_CLIENTS; k++)
-		own[k] = k >= g->first && k < g->end ? lr_of(g, k) : SL_GROUP_NO_LR;
-	all = gather(g, own, sizeof own);
-	if (!all)
-		return SL_ERR_NOMEM;
-	for (int k = 0; k < g->n; k++)
-		own[k] = all[sl_ranks_of(ranks, g->n, k)][k];
-	free(all);
-	vote = sl_group_vote(own, g->n);
-	g->lr = vote.lr;
-	sl_group_say_lr(g, &vote);
-	for (int k = g->first; k < g->end && vote.most; k++)
-		if (own[k] != SL_GROUP_NO_LR && own[k] != g->lr) {
-			(void)sl_group_other_lr(g, own[k], &g->fold.part[k].why);
-			g->fold.part[k].left_out = true;
-			g->part[k] = (struct sl_group_part){0};
-		}
-	return SL_OK;
-}
-
-/* Sets the learning rate and the checkpoint of the step; a rank without a part takes those of the others. */
-static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *all, int ranks)
-{
-	bool differ = false;
-
-	g->lr = SL_GROUP_NO_LR;
-	for (int r = 0; r < ranks; r++) {
-		g->checkpoint = g->checkpoint || all[r].checkpoint;
-		if (all[r].lr == SL_GROUP_NO_LR)
-			continue;
-		differ = differ || all[r].differ || (g->lr != SL_GROUP_NO_LR && all[r].lr != g->lr);
-		g->lr = all[r].lr;
-	}
-	return differ ? vote_on_lr(g) : SL_OK;
-}
-
-enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	const struct meeting_word own = own_word(g, back, newest);
-	struct meeting_word *all;
-	enum sl_err err = SL_OK;
-
-	g->came_of = MET_GO;
-	if (!ranks)
-		return SL_OK;
-	all = gather(g, &own, sizeof own);
-	if (!all)
-		return SL_ERR_NOMEM;
-	g->met++;
-	decide(g, all, ranks->count);
-	if (g->came_of == MET_GO)
-		err = agree_on_step(g, all, ranks->count);
-	else if (g->came_of == MET_OVER)
-		sl_keep_only(&g->trunk.keep, g->trunk.r.stays ? g->trunk.r.on_disk : UINT64_MAX);
-	free(all);
-	return err;
-}
-
-void sl_group_run_meet(struct sl_group *g)
-{
-	const struct sl_hello *h = g->which < 0 ? NULL : g->trunk.r.seat[g->which].hello;
-	uint64_t newest = 0;
-
-	g->err = SL_OK;
-	if (g->which >= 0 && !g->seat[g->which].m) {
-		g->came_of = MET_VOID;
-		return;
-	}
-	for (uint32_t i = 0; h && i < h->n_held; i++)
-		newest = h->held[i] <= g->trunk.r.done && h->held[i] > newest ? h->held[i] : newest;
-	g->err = sl_group_meet(g, g->which, newest);
-}
-
-bool sl_group_all_kept(struct sl_group *g, bool kept)
-{
-	const uint8_t own = kept;
-	uint8_t *all;
+	uint64_t *all;
 
 	if (!g->groups->ranks)
-		return kept;
+		return own;
 	all = gather(g, &own, sizeof own);
 	for (int r = 0; all && r < g->groups->ranks->count; r++)
-		kept = kept && all[r];
+		own &= all[r];
 	free(all);
-	return kept;
+	return own;
+}
+
+void sl_group_decline(const struct sl_ranks *ranks, enum sl_trunk_act act)
+{
+	const uint64_t no = 0;
+
+	if (act != SL_TRUNK_OVER)
+		free(gather_all(ranks, &no, sizeof no));
 }

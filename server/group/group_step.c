@@ -65,8 +65,8 @@ void sl_group_run_step(struct sl_group *g)
 	struct sl_group_seat *seat = &g->seat[g->which];
 
 	g->trunk.checkpointed = false;
-	g->came_of = seat->m && seat->m == g->part[g->which].m ? MET_GO : MET_VOID;
-	if (g->came_of == MET_VOID)
+	g->undone = !seat->m || seat->m != g->part[g->which].m;
+	if (g->undone)
 		return;
 	hand_over(g, g->which);
 	g->err = step_copy(g, g->which);
@@ -223,7 +223,7 @@ static enum sl_err settle(struct sl_group *g)
 		count_part(g, k);
 		if (m)
 			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
-		if (m || k < g->first || k >= g->end) {
+		if (m || !sl_group_is_own(g, k)) {
 			sl_group_set_add(&with, k);
 			g->seat[k].made = g->branch;
 		}
@@ -242,7 +242,7 @@ static bool keep_asked(struct sl_group *g)
 
 	r->asked[0] = r->done;
 	r->asked[1] = was[0];
-	if (sl_group_all_kept(g, sl_group_keep(g)))
+	if (sl_group_all_say(g, sl_group_keep(g)))
 		return true;
 	memcpy(r->asked, was, sizeof was);
 	return false;
@@ -250,21 +250,18 @@ static bool keep_asked(struct sl_group *g)
 
 void sl_group_run_apply(struct sl_group *g)
 {
-	g->came_of = MET_GO;
+	bool ready = g->agrees;
+
 	g->trunk.checkpointed = false;
 	for (int k = 0; k < g->n; k++) {
-		if (g->part[k].m && g->part[k].m != g->seat[k].m)
-			g->came_of = MET_VOID;
+		ready = ready && (!g->part[k].m || g->part[k].m == g->seat[k].m);
 		g->fold.part[k].left_out = false;
 	}
-	if (g->came_of == MET_VOID)
+	g->undone = !sl_group_all_say(g, ready);
+	if (g->undone)
 		return;
 	g->fail.text[0] = '\0';
-	g->err = sl_group_meet(g, -1, 0);
-	if (!g->err && g->came_of != MET_GO)
-		return;
-	if (!g->err)
-		g->err = fold(g, &g->fail);
+	g->err = fold(g, &g->fail);
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)

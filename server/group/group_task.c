@@ -23,24 +23,8 @@ void sl_group_free_trunk(struct sl_group *g)
 
 /* ---- the trunk's memory */
 
-enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
-			       struct sl_fail *fail)
-{
-	enum sl_err err = sl_exec_prepare(out, plan, SL_MIDDLE, be, fail);
-
-	if (!err)
-		err = sl_exec_bare(*out, fail);
-	if (!err)
-		err = sl_exec_allocate(*out, fail);
-	if (err) {
-		sl_exec_close(*out);
-		*out = NULL;
-	}
-	return err;
-}
-
-/* As sl_group_open_bare, but counts the memory in `charge`. With a GPU it also counts a host buffer: sums of several
- * ranks and averages of rounds pass through the host. */
+/* Counts the memory in `charge`. With a GPU it also counts a host buffer: sums of several ranks and averages of rounds
+ * pass through the host. */
 static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, struct sl_charge *charge,
 				const struct sl_plan *plan, const struct sl_middle_env *env, struct sl_fail *fail)
 {
@@ -74,6 +58,26 @@ fail:
 	return err;
 }
 
+/* Sets the records by the newest checkpoint. */
+static void hear_left(struct sl_group *g)
+{
+	char left[SL_KEEP_SEATS];
+	uint64_t at;
+
+	if (!sl_keep_read_seats(&g->trunk.keep, &at, left) || at < g->trunk.r.gone_at)
+		return;
+	sl_records_read_note(&g->trunk.r, left, at);
+	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
+}
+
+void sl_group_take_plan(struct sl_group *g, struct sl_plan *plan)
+{
+	g->trunk.plan = plan;
+	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.retention, g->file_name, NULL, plan,
+		     g->groups->store.core);
+	hear_left(g);
+}
+
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
@@ -83,10 +87,7 @@ static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *en
 		sl_plan_close(plan);
 		return err;
 	}
-	g->trunk.plan = plan;
-	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.retention, g->file_name, NULL, plan,
-		     g->groups->store.core);
-	sl_group_hear_left(g);
+	sl_group_take_plan(g, plan);
 	return SL_OK;
 }
 
@@ -113,6 +114,8 @@ enum sl_err sl_group_lend(struct sl_middle *m, struct sl_fail *fail)
 			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
 			"and train.groups must be the same for all members",
 			g->name);
+	if (!err && !g->trunk.exec)
+		err = sl_group_open_bare(g, fail);
 	if (!err && sl_group_has_rounds(g) && !*copy)
 		err = open_counted(g, copy, &seat->charge, g->trunk.plan, &m->env, fail);
 	if (!err && !g->t.whole)
@@ -171,6 +174,11 @@ static void run_keep(struct sl_group *g)
 	g->trunk.checkpointed = at_border(g) && sl_group_keep(g);
 }
 
+static void run_over(struct sl_group *g)
+{
+	sl_keep_only(&g->trunk.keep, g->trunk.r.stays ? g->trunk.r.on_disk : UINT64_MAX);
+}
+
 void sl_group_run(struct sl_job *job)
 {
 	static void (*const run[])(struct sl_group *) = {
@@ -179,10 +187,10 @@ void sl_group_run(struct sl_job *job)
 		[GROUP_CATCH_UP] = sl_group_run_catch_up,
 		[GROUP_STEP] = sl_group_run_step,
 		[GROUP_APPLY] = sl_group_run_apply,
-		[GROUP_MEET] = sl_group_run_meet,
 		[GROUP_LET_GO] = run_let_go,
 		[GROUP_STORE] = sl_group_run_store,
 		[GROUP_KEEP] = run_keep,
+		[GROUP_OVER] = run_over,
 	};
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
@@ -230,17 +238,6 @@ enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)) &&
 						     !(waits && s->state != SL_SEAT_DONE));
 	return err;
-}
-
-void sl_group_hear_left(struct sl_group *g)
-{
-	char left[SL_KEEP_SEATS];
-	uint64_t at;
-
-	if (!sl_keep_read_seats(&g->trunk.keep, &at, left) || at < g->trunk.r.gone_at)
-		return;
-	sl_records_read_note(&g->trunk.r, left, at);
-	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
 }
 
 void sl_group_last(struct sl_middle *m)

@@ -82,22 +82,17 @@ void sl_group_run_store(struct sl_group *group); /* the job STORE */
 enum sl_err sl_group_load_ends(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* group_ranks.c. These are collective: all ranks call them in the same order. Without ranks they change nothing.
  *
- * Reduces step[n] to those that members of all ranks hold, newest first; returns how many there are. Afterwards this
- * rank knows the turns of all members. */
-enum { SL_GROUP_STEPS = SL_WIRE_HELD_MAX };
-int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS], int n);
+ * The bits of `own` that all ranks pass. 0 says that this rank does not take part. */
+uint64_t sl_group_all_say(struct sl_group *group, uint64_t own);
 /* Combines the ranks' results `err` of taking up `step`: OK if all are, otherwise that of the lowest rank that failed.
  * MISMATCH: the ranks differ in plan, or at step 0 in weights. The branch becomes that of rank 0. */
 enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err err,
 			      struct sl_fail *fail) SL_MUST_CHECK;
-/* The ranks meet, and set came_of. On this rank those in `part` are ready. `back` ≥ 0: all should go back for that
- * member, which holds no step after `newest`. After GO all ranks have the same learning rate and `checkpoint`. */
-enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest) SL_MUST_CHECK;
-void sl_group_run_meet(struct sl_group *group); /* the job MEET */
+/* Opens the trunk's executor, if this rank has had no member (group_hear.c). It has parameters,
+ * but no memory to compute (sl_exec_bare). */
+enum sl_err sl_group_open_bare(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* The other ranks, for the fold; NULL without ranks. */
 const struct sl_others *sl_group_others(struct sl_group *group, struct sl_others *others);
-/* Whether all ranks have written their checkpoint. */
-bool sl_group_all_kept(struct sl_group *group, bool kept);
 /* Ends all ranks, since the error `why` leaves them in different states. With ranks it does not return. */
 void sl_group_end_ranks(const struct sl_group *group, const char *why);
 

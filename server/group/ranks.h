@@ -2,12 +2,12 @@
  * serves its own members of a group. MPI is in a module of its own, libsplit_mpi.so (server/mpi), so that a single
  * server needs no MPI.
  *
- * gather_all, take, pass and spread are collective: all ranks call them in the same order, each on its worker's thread.
- * They block until the other ranks are there, without limit, and call `alive` some times a second meanwhile. An error
- * of communication ends the whole job. All data are in host memory.
+ * gather_all, take, pass and spread are collective: all ranks call them in the same order, each on its worker's thread,
+ * or on its loop's while it has no job of the group. They block until the other ranks are there, without limit, and
+ * call `alive` some times a second meanwhile. An error of communication ends the whole job. All data are in host
+ * memory.
  *
- * `tell`, `hear`, `send` and `receive` are independent of these: the loop's thread may call them at any time, and they
- * do not block. */
+ * `send` and `receive` are independent of these: the loop's thread may call them at any time, and they do not block. */
 #ifndef SL_SERVER_GROUP_RANKS_H
 #define SL_SERVER_GROUP_RANKS_H
 
@@ -17,7 +17,13 @@
 
 #include "common/base/err.h"
 
-enum { SL_RANKS_ABI = 3, SL_RANKS_WORD = 64 };
+enum { SL_RANKS_ABI = 4 };
+
+struct sl_ranks_letter {
+	int kind, from; /* kind: ≥ 0, as the sender called it; from: the sender's rank */
+	void *data;
+	size_t bytes;
+};
 
 struct sl_ranks {
 	uint32_t abi;
@@ -31,16 +37,10 @@ struct sl_ranks {
 	void (*pass)(const struct sl_ranks *ranks, const void *data, size_t bytes);
 	/* Broadcasts `data` of the last rank to all. */
 	void (*spread)(const struct sl_ranks *ranks, void *data, size_t bytes);
-	/* Sends a small message, a word, to all other ranks: `bytes` ≤ SL_RANKS_WORD, the same on all ranks. It
-	 * replaces this rank's previous word, which others may then never receive. */
-	void (*tell)(const struct sl_ranks *ranks, const void *word, size_t bytes);
-	/* Receives words into words[count][bytes]: writes the newest of each rank that has sent one since the last
-	 * call. False: no rank has. */
-	bool (*hear)(const struct sl_ranks *ranks, void *words, size_t bytes);
-	/* send copies a message of any size, and sends it to all other ranks. receive gets the next one: free *data.
-	 * False: there is none. */
-	void (*send)(const struct sl_ranks *ranks, const void *data, size_t bytes);
-	bool (*receive)(const struct sl_ranks *ranks, void **data, size_t *bytes);
+	/* send copies a letter of any size, and sends it to all other ranks. receive gets the next one: free out->data.
+	 * A rank's letters arrive in the order in which it sent them. False: there is none. */
+	void (*send)(const struct sl_ranks *ranks, int kind, const void *data, size_t bytes);
+	bool (*receive)(const struct sl_ranks *ranks, struct sl_ranks_letter *out);
 	/* Ends all ranks with this exit status; does not return. */
 	void (*abort)(const struct sl_ranks *ranks, int status);
 	/* Shuts MPI down; waits until all ranks call it. */

@@ -10,30 +10,21 @@
 
 #include "server/group/ranks.h"
 
-enum { TAG = 1, LETTER_TAG, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
-
-/* For one other rank: the word that is being sent, and whether there is a newer one. */
-struct outgoing {
-	char word[SL_RANKS_WORD];
-	MPI_Request request;
-	bool under_way, outdated;
-};
+enum { TAG = 1, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
 
 /* Two threads call MPI, and only one may be in it at a time (MPI_THREAD_SERIALIZED). */
 enum { FAILED = 75 /* EX_TEMPFAIL: a supervisor may start all ranks again */ };
 
 static pthread_mutex_t in_mpi = PTHREAD_MUTEX_INITIALIZER;
-static MPI_Comm words_comm;       /* keeps words and letters apart from the collective calls */
-static struct outgoing *outgoing; /* [count] */
+static MPI_Comm letters_comm; /* keeps letters apart from the collective calls */
 
-/* A message of any size to all other ranks (`send`). */
-struct letter {
-	struct letter *next;
+/* A letter that is being sent to all other ranks. */
+struct outgoing {
+	struct outgoing *next;
 	void *data;
 	MPI_Request request[]; /* [count] */
 };
-static struct letter *letters;     /* those that have not reached all ranks yet */
-static char newest[SL_RANKS_WORD]; /* this rank's last word */
+static struct outgoing *letters; /* those that have not reached all ranks yet */
 
 static void check(int rc, const char *what)
 {
@@ -123,31 +114,13 @@ static void spread(const struct sl_ranks *r, void *data, size_t bytes)
 	}
 }
 
-/* ---- words */
-
-static void send_words(const struct sl_ranks *r, size_t bytes)
-{
-	for (int to = 0; to < r->count; to++) {
-		struct outgoing *o = &outgoing[to];
-		int sent = 1;
-
-		if (o->under_way)
-			check(MPI_Test(&o->request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
-		o->under_way = !sent;
-		if (o->under_way || !o->outdated || to == r->rank)
-			continue;
-		memcpy(o->word, newest, bytes);
-		check(MPI_Isend(o->word, (int)bytes, MPI_BYTE, to, TAG, words_comm, &o->request), "MPI_Isend");
-		o->under_way = true;
-		o->outdated = false;
-	}
-}
+/* ---- letters */
 
 /* Frees letters that have been sent to all. */
 static void forget_letters(const struct sl_ranks *r)
 {
-	for (struct letter **at = &letters; *at;) {
-		struct letter *l = *at;
+	for (struct outgoing **at = &letters; *at;) {
+		struct outgoing *l = *at;
 		int sent;
 
 		check(MPI_Testall(r->count, l->request, &sent, MPI_STATUSES_IGNORE), "MPI_Testall");
@@ -161,9 +134,9 @@ static void forget_letters(const struct sl_ranks *r)
 	}
 }
 
-static void send_letter(const struct sl_ranks *r, const void *data, size_t bytes)
+static void send_letter(const struct sl_ranks *r, int kind, const void *data, size_t bytes)
 {
-	struct letter *l = calloc(1, sizeof *l + (size_t)r->count * sizeof *l->request);
+	struct outgoing *l = calloc(1, sizeof *l + (size_t)r->count * sizeof *l->request);
 
 	if (l)
 		l->data = malloc(bytes + 1);
@@ -177,7 +150,7 @@ static void send_letter(const struct sl_ranks *r, const void *data, size_t bytes
 	for (int to = 0; to < r->count; to++) {
 		l->request[to] = MPI_REQUEST_NULL;
 		if (to != r->rank)
-			check(MPI_Isend(l->data, (int)bytes, MPI_BYTE, to, LETTER_TAG, words_comm, &l->request[to]),
+			check(MPI_Isend(l->data, (int)bytes, MPI_BYTE, to, kind, letters_comm, &l->request[to]),
 			      "MPI_Isend");
 	}
 	l->next = letters;
@@ -185,55 +158,27 @@ static void send_letter(const struct sl_ranks *r, const void *data, size_t bytes
 	pthread_mutex_unlock(&in_mpi);
 }
 
-static bool receive_letter(const struct sl_ranks *r, void **data, size_t *bytes)
+static bool receive_letter(const struct sl_ranks *r, struct sl_ranks_letter *out)
 {
 	MPI_Status status;
 	int there, count = 0;
 
+	*out = (struct sl_ranks_letter){0};
 	pthread_mutex_lock(&in_mpi);
 	forget_letters(r);
-	check(MPI_Iprobe(MPI_ANY_SOURCE, LETTER_TAG, words_comm, &there, &status), "MPI_Iprobe");
+	check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, letters_comm, &there, &status), "MPI_Iprobe");
 	if (there)
 		check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-	*data = there ? malloc((size_t)count + 1) : NULL;
-	*bytes = (size_t)count;
-	if (*data)
-		check(MPI_Recv(*data, count, MPI_BYTE, status.MPI_SOURCE, LETTER_TAG, words_comm, MPI_STATUS_IGNORE),
+	out->data = there ? malloc((size_t)count + 1) : NULL;
+	if (out->data) {
+		out->kind = status.MPI_TAG;
+		out->from = status.MPI_SOURCE;
+		out->bytes = (size_t)count;
+		check(MPI_Recv(out->data, count, MPI_BYTE, out->from, out->kind, letters_comm, MPI_STATUS_IGNORE),
 		      "MPI_Recv");
-	pthread_mutex_unlock(&in_mpi);
-	return *data != NULL;
-}
-
-static void tell(const struct sl_ranks *r, const void *word, size_t bytes)
-{
-	memcpy(newest, word, bytes);
-	for (int to = 0; to < r->count; to++)
-		outgoing[to].outdated = true;
-	pthread_mutex_lock(&in_mpi);
-	send_words(r, bytes);
-	pthread_mutex_unlock(&in_mpi);
-}
-
-static bool hear(const struct sl_ranks *r, void *words, size_t bytes)
-{
-	bool any = false;
-
-	pthread_mutex_lock(&in_mpi);
-	send_words(r, bytes);
-	for (;;) {
-		MPI_Status status;
-		int there;
-
-		check(MPI_Iprobe(MPI_ANY_SOURCE, TAG, words_comm, &there, &status), "MPI_Iprobe");
-		if (!there)
-			break;
-		check(MPI_Recv((char *)words + (size_t)status.MPI_SOURCE * bytes, (int)bytes, MPI_BYTE,
-			       status.MPI_SOURCE, TAG, words_comm, MPI_STATUS_IGNORE),
-		      "MPI_Recv");
-		any = true;
 	}
 	pthread_mutex_unlock(&in_mpi);
-	return any;
+	return out->data != NULL;
 }
 
 static void end_all(const struct sl_ranks *r, int status)
@@ -253,8 +198,6 @@ static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
 					.take = take,
 					.pass = pass,
 					.spread = spread,
-					.tell = tell,
-					.hear = hear,
 					.send = send_letter,
 					.receive = receive_letter,
 					.abort = end_all,
@@ -274,9 +217,8 @@ static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
 	ranks.alive = alive;
 	MPI_Comm_rank(MPI_COMM_WORLD, &ranks.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks.count);
-	outgoing = calloc((size_t)ranks.count, sizeof *outgoing);
-	if (!outgoing || MPI_Comm_dup(MPI_COMM_WORLD, &words_comm) != MPI_SUCCESS) {
-		snprintf(why, cap, "no memory, or no second communicator");
+	if (MPI_Comm_dup(MPI_COMM_WORLD, &letters_comm) != MPI_SUCCESS) {
+		snprintf(why, cap, "no second communicator");
 		return NULL;
 	}
 	if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, ranks.rank, MPI_INFO_NULL, &host) ==

@@ -45,14 +45,22 @@ static bool is_awaited(const struct sl_trunk_table *t, int k)
 	return sl_trunk_owes(t, k) || (!s->tired && (s->state == SL_SEAT_IN || comes));
 }
 
+/* The seats that decide: all, or this rank's, if it is led. */
+static int first_seat(const struct sl_trunk_table *t)
+{
+	return t->led ? t->first : 0;
+}
+
+static int end_seat(const struct sl_trunk_table *t)
+{
+	return t->led ? t->end : t->n;
+}
+
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t)
 {
 	struct sl_trunk_tally c = {0};
 
-	for (int k = t->first; k < t->end; k++) {
-		const struct sl_seat *s = &t->seat[k];
-
-		c.members += s->state == SL_SEAT_IN || (s->state == SL_SEAT_DONE && s->link != SL_LINK_NONE);
+	for (int k = first_seat(t); k < end_seat(t); k++) {
 		c.ready += sl_seat_is_ready(t, k);
 		c.awaited += is_awaited(t, k);
 	}
@@ -90,7 +98,7 @@ static bool has_ended(const struct sl_trunk_table *t, const struct sl_hello *h)
  * do each step together and one begins another run, since nobody could give it a head and tail. */
 static bool some_go_on(const struct sl_trunk_table *t)
 {
-	for (int k = t->first; k < t->end && sl_trunk_needs_all(t); k++) {
+	for (int k = first_seat(t); k < end_seat(t) && sl_trunk_needs_all(t); k++) {
 		const struct sl_seat *s = &t->seat[k];
 
 		if (s->link == SL_LINK_JOINING && s->state == SL_SEAT_DONE &&
@@ -115,7 +123,7 @@ static struct gathered gather(const struct sl_trunk_table *t)
 {
 	struct gathered g = {.done = true};
 
-	for (int k = t->first; k < t->end; k++) {
+	for (int k = first_seat(t); k < end_seat(t); k++) {
 		const struct sl_seat *s = &t->seat[k];
 
 		g.ending = g.ending || s->link == SL_LINK_OPEN;
@@ -134,9 +142,7 @@ static bool all_here(const struct sl_trunk_table *t)
 
 	if (g.ending || g.awaited)
 		return false;
-	if (t->ranks) /* a rank without members (`staying`) takes part in what the others do */
-		return g.here || t->staying;
-	return g.here >= (g.done ? 1 : sl_trunk_least(t)); /* members that are done have no step to do */
+	return t->led || g.here >= (g.done ? 1 : sl_trunk_least(t)); /* members that are done have no step to do */
 }
 
 /* ---- a group that is to begin anew */
@@ -212,41 +218,29 @@ bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k, enum sl_trunk_pat
 	return !sl_seat_is_ready(t, k) && (s->state == SL_SEAT_IN || s->link != SL_LINK_NONE);
 }
 
-bool sl_trunk_could(const struct sl_trunk_table *t)
-{
-	return !sl_trunk_count(t).awaited;
-}
-
 static bool may_apply(const struct sl_trunk_table *t)
 {
-	const struct sl_trunk_tally own = sl_trunk_count(t);
+	const struct sl_trunk_tally c = sl_trunk_count(t);
 
-	if (!sl_trunk_could(t))
-		return false;
-	if (!t->ranks)
-		return own.ready >= sl_trunk_least(t);
-	/* APPLY blocks the worker until the other ranks are there, and members of this rank cannot compute meanwhile.
-	 * So if no member is ready the other ranks must be ready first. A rank without members has nobody to wait for.
-	 */
-	if (!own.members || own.ready)
-		return true;
-	return t->far.could && t->far.ready > 0;
+	return !c.awaited && (t->led || c.ready >= sl_trunk_least(t));
 }
 
 /* ---- the end of runs */
 
 /* It may have to do its last steps again, for which it needs the others: its last state is not on its disk, and its
- * model is not written. */
+ * model is not written. NEVER: its rank has not told of it yet. */
 static bool is_unsafe(const struct sl_seat *s)
 {
-	return s->state == SL_SEAT_IN && (!s->asks || s->link == SL_LINK_NONE);
+	return s->state == SL_SEAT_NEVER || (s->state == SL_SEAT_IN && (!s->asks || s->link == SL_LINK_NONE));
 }
 
-uint64_t sl_trunk_unsafe_end(const struct sl_trunk_table *t)
+/* The earliest end of a run whose member may have to repeat steps; UINT64_MAX: none. */
+static uint64_t unsafe_end(const struct sl_trunk_table *t)
 {
+	const int end_of = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? t->end : t->n;
 	uint64_t end = UINT64_MAX;
 
-	for (int k = t->first; k < t->end; k++)
+	for (int k = 0; k < end_of; k++)
 		if (is_unsafe(&t->seat[k]) && t->seat[k].ends_at < end)
 			end = t->seat[k].ends_at;
 	return end;
@@ -255,9 +249,7 @@ uint64_t sl_trunk_unsafe_end(const struct sl_trunk_table *t)
 /* All whose runs end there have their last states on their disks, or their models. */
 static bool all_are_safe(const struct sl_trunk_table *t, const struct sl_seat *s)
 {
-	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
-
-	return !t->own || SL_PLANTED(LEAVES_ALONE) || (s->ends_at < far && s->ends_at < sl_trunk_unsafe_end(t));
+	return !t->own || SL_PLANTED(LEAVES_ALONE) || s->ends_at < unsafe_end(t);
 }
 
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k)
@@ -276,7 +268,7 @@ bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k)
 
 static int find_coming(const struct sl_trunk_table *t)
 {
-	for (int k = 0; k < t->n; k++)
+	for (int k = t->first; k < t->end; k++)
 		if ((t->seat[k].link == SL_LINK_GIVEN && !SL_PLANTED(GIVEN_STAYS_OUT)) ||
 		    t->seat[k].link == SL_LINK_JOINING)
 			return k;
@@ -298,7 +290,7 @@ static bool ends_are_lost(const struct sl_trunk_table *t)
 /* A seat that has prepared a step: one that was done without it (`behind`), or one inside its round. */
 static int find_prepared(const struct sl_trunk_table *t, bool behind)
 {
-	for (int k = 0; k < t->n; k++) {
+	for (int k = t->first; k < t->end; k++) {
 		const struct sl_seat *s = &t->seat[k];
 
 		if (s->link != SL_LINK_NONE && s->prepared && (s->number < t->step) == behind &&
@@ -316,11 +308,21 @@ static int find_leaving(const struct sl_trunk_table *t)
 	return -1;
 }
 
+static bool all_have_left(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (t->seat[k].state != SL_SEAT_DONE || t->seat[k].link != SL_LINK_NONE)
+			return false;
+	return true;
+}
+
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat)
 {
 	*seat = -1;
 	if (sl_trunk_begins_anew(t))
 		return begin_anew(t);
+	if (t->staying && !t->led && all_have_left(t))
+		return SL_TRUNK_OVER;
 	if (!t->open)
 		return all_here(t) ? SL_TRUNK_CHOOSE : SL_TRUNK_WAIT;
 	if ((*seat = find_coming(t)) >= 0)

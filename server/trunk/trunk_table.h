@@ -40,35 +40,29 @@ struct sl_seat {
 	uint64_t missed;  /* steps that were done without it */
 };
 
-/* Sums over the seats of other ranks, as these have last told them. */
-struct sl_trunk_far {
-	int ready, members;
-	bool could;          /* each of them could do the step */
-	uint64_t unsafe_end; /* the earliest end of a run whose member may have to repeat steps; UINT64_MAX: none */
-};
-
 struct sl_trunk_table {
 	struct sl_seat *seat;
-	int n, first, end; /* seats of this rank: first … end - 1 */
-	int quorum;        /* members that a step needs */
-	double least;      /* part of its steps that each member must have; 1: each step needs all that are not done */
-	bool anyway;       /* it goes on though a member gets less (share.unmet: go_on) */
+	int n, first, end; /* seats of this rank: first … end - 1; the others' are as these have last told them */
+	bool led; /* another rank decides about steps, and where all go on from: CHOOSE and APPLY mean that this rank's
+		     seats are ready for it */
+	int quorum;   /* members that a step needs */
+	double least; /* part of its steps that each member must have; 1: each step needs all that are not done */
+	bool anyway;  /* it goes on though a member gets less (share.unmet: go_on) */
 	bool own; /* and if each step needs all: nobody can give a member a head and tail, so its own file has to have
 		     them */
-	bool rounds, ranks;
+	bool rounds;
 	bool whole;      /* all members do each pass together (share.mode: vertical) */
-	bool staying;    /* it outlives its members' links */
+	bool staying;    /* with other ranks: it outlives its members' links, until all are done (OVER) */
 	bool open;       /* true: it trains; false: it waits until its members have gathered */
 	uint64_t stored; /* the newest step whose state is in the store, with head and tail where these are shared */
 	bool keeps;      /* there is a store, and members ask for checkpoints */
 	uint64_t step, round; /* the next step (a round's first); steps of a round */
 	uint64_t gone_at;     /* the newest checkpoint's step, and later that at which a member finished; 0: none */
-	struct sl_trunk_far far;
 };
 
-/* Sums over the seats of this rank. awaited: the step waits for them. */
+/* Sums over all seats; if the rank is led, over its own. awaited: the step waits for them. */
 struct sl_trunk_tally {
-	int ready, awaited, members;
+	int ready, awaited;
 };
 
 static inline bool sl_seat_is_at_end(const struct sl_seat *s)
@@ -93,10 +87,6 @@ enum sl_trunk_patience sl_trunk_patience_for(const struct sl_trunk_table *t);
 /* Whether the time that it waits for member k counts, by what sl_trunk_patience_for says. */
 bool sl_trunk_waits_for(const struct sl_trunk_table *t, int k, enum sl_trunk_patience what);
 
-/* unsafe_end: as in sl_trunk_far, of this rank. could: it waits for none of its members. */
-uint64_t sl_trunk_unsafe_end(const struct sl_trunk_table *t);
-bool sl_trunk_could(const struct sl_trunk_table *t);
-
 enum sl_trunk_act {
 	SL_TRUNK_WAIT,
 	SL_TRUNK_CHOOSE,   /* all awaited members are here: choose the step to go on from */
@@ -107,6 +97,7 @@ enum sl_trunk_act {
 	SL_TRUNK_STEP,     /* the seat is ready for a step inside its round */
 	SL_TRUNK_LET_GO,   /* some seats get the weights of their last step, and may leave */
 	SL_TRUNK_APPLY,    /* do the step, or the end of the round, with all that are ready */
+	SL_TRUNK_OVER,     /* with other ranks: all are done, and gone */
 };
 /* What to do next, while the worker has no job of this trunk; *seat: for which seat, -1: for none in particular. */
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat);

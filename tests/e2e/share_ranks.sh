@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A group whose members are on several servers, the ranks of an MPI job: losses and weights equal those of the group in
 # one process, byte for byte, with codecs that keep state, batch norm, AdamW and unequal shares. A client that connects
-# to the wrong rank is told so. Then members and ranks are killed (lib/share_kills.sh).
+# to the wrong rank, or has another learning rate, is told so. Then members and ranks are killed (lib/share_kills.sh).
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,11 +20,12 @@ member() {
 	pid[k]=$client_pid
 }
 # group NAME CLIENTS RANKS [key=value]…
+# RANKS 0: in the job that runs.
 group() {
 	local name=$1 n=$2 k pair set=(--set share.least=1 --set train.max_steps=14 --set train.eval_every=0)
 	for pair in "${@:4}"; do set+=(--set "$pair"); done
 	client "$name" "$tmp/client.yaml" --local --clients "$n" "${set[@]}" || fail "$name in one process: exit status $?"
-	begin_job "$3"
+	[ "$3" = 0 ] || begin_job "$3"
 	for ((k = 0; k < n; k++)); do member "$name" $k "$n" "${set[@]}"; done
 	for ((k = 0; k < n; k++)); do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
 	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
@@ -35,6 +36,13 @@ end_job
 group serial 5 3 share.ends=private share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 end_job
 group ends 3 3 share.ends=step codec.end_grad=topk:0.1,ef=true codec.end_mean=quant:8 data.partition=iid
+# The rank of a member with another learning rate than most refuses it, and so no rank does the step.
+for k in 0 1 2; do
+	member rates $k 3 --set share.least=1 --set share.ends=private --set data.partition=iid --set train.optimizer.lr=$([ $k = 1 ] && echo 0.001 || echo 0.0005)
+done
+ends_with "${pid[1]}" 78 $patience 'rates, member 1'
+grep -q 'server refused: the learning rate of step 0 is ' "$tmp/rates-1.log" || fail 'member 1 is not told of its learning rate'
+for k in 0 2; do end_process "${pid[k]}"; done
 end_job
 group moments 3 2 share.mode=rounds share.round=7 share.ends=round codec.end_mean=quant:8 data.partition=iid codec=quant:8
 end_job
@@ -48,6 +56,11 @@ refused() {
 refused wrong_rank 'this server is rank 0 of 2 and has members 0 to 1; member 3 connects to rank 1' --set share.clients=5 --set share.member=3
 refused goes_on 'share.least' --set share.clients=5 --set share.least=0.9
 refused too_few 'it has 2 members at least, not 1' --set share.clients=1
+# A job has one group after another. The one that was never complete is forgotten when its member leaves.
+member wrong 3 5 --set share.least=1
+wait_for 'member 3 does not wait for the others' grep -q 'group wrong: member 3 is here' "$tmp/rank.1"
+end_process "${pid[3]}"
+group next 2 0 share.ends=private data.partition=iid
 end_job
 
 # Member 0 is killed and returns behind the others: all ranks go back within the same job. It has fewer steps to do, so

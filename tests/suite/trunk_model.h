@@ -207,7 +207,6 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 				       .end = SEATS,
 				       .own = kind->least >= 1 && !kind->shared,
 				       .whole = kind->whole,
-				       .ranks = kind->ranks,
 				       .staying = kind->ranks,
 				       .quorum = kind->quorum,
 				       .least = kind->least,
@@ -217,8 +216,7 @@ static void expand(struct model *m, const struct world *w, const struct kind *ki
 				       .keeps = true,
 				       .step = w->step,
 				       .round = 1,
-				       .gone_at = w->gone_at,
-				       .far = {.could = true, .unsafe_end = UINT64_MAX}};
+				       .gone_at = w->gone_at};
 	m->r = (struct sl_records){.seat = m->record,
 				   .n = SEATS,
 				   .end = SEATS,

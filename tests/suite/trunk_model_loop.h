@@ -357,7 +357,7 @@ static void come(struct model *m, int k)
 			link_over(m, k, SL_SEAT_LOST);
 			return;
 		}
-		if ((m->t.whole || m->t.ranks) && !sl_records_left_at(&m->r)) {
+		if ((m->t.whole || m->kind->ranks) && !sl_records_left_at(&m->r)) {
 			refuse(m, k);
 			return;
 		}
@@ -612,37 +612,25 @@ static void look(struct model *m)
 	}
 }
 
-/* Each rank knows what the other has reported. */
+/* Rank 0 decides; the last seat is on rank 1, which is led. */
 static void stand_at(struct model *m, int rank)
 {
-	for (int i = 0; i < 2; i++) {
-		const bool here = i == 1; /* the other rank first, for what it has reported */
-		const bool last = here == (rank == 1);
-		struct sl_trunk_tally c;
-
-		m->t.first = m->r.first = last ? SEATS - 1 : 0;
-		m->t.end = m->r.end = last ? SEATS : SEATS - 1;
-		if (here)
-			continue;
-		c = sl_trunk_count(&m->t);
-		m->t.far = (struct sl_trunk_far){.ready = c.ready,
-						 .members = c.members,
-						 .could = sl_trunk_could(&m->t),
-						 .unsafe_end = sl_trunk_unsafe_end(&m->t)};
-	}
+	m->t.first = m->r.first = rank ? SEATS - 1 : 0;
+	m->t.end = m->r.end = rank ? SEATS : SEATS - 1;
+	m->t.led = rank;
 }
 
 static void stand_nowhere(struct model *m)
 {
 	m->t.first = m->r.first = 0;
 	m->t.end = m->r.end = SEATS;
+	m->t.led = false;
 }
 
 /* All ranks choose or apply together, or none does. */
 static enum sl_trunk_act next(struct model *m, int *seat)
 {
 	enum sl_trunk_act act = SL_TRUNK_WAIT, all = SL_TRUNK_WAIT;
-	bool ready = false;
 
 	if (!m->kind->ranks)
 		return sl_trunk_next(&m->t, seat);
@@ -654,9 +642,7 @@ static enum sl_trunk_act next(struct model *m, int *seat)
 		all = rank == 0 || all == act ? act : SL_TRUNK_WAIT;
 	}
 	stand_nowhere(m);
-	for (int k = 0; k < SEATS; k++)
-		ready = ready || sl_seat_is_ready(&m->t, k);
-	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks agree, but no seat is ready */
+	return all;
 }
 
 static bool act(struct model *m)
