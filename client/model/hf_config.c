@@ -53,6 +53,20 @@ static const struct sl_hf_key of_electra[] = {
 	WHOLE("sep_token_id", mark, 0, VOCAB_MOST, -1),
 	{0},
 };
+static const struct sl_hf_key of_modernbert[] = {
+	SIZES,
+	REAL("norm_eps", eps, 1e-30, 1, 1e-5),
+	REAL("embedding_dropout", table_dropout, 0, below_one, 0),
+	REAL("attention_dropout", attention_dropout, 0, below_one, 0),
+	REAL("mlp_dropout", dropout, 0, below_one, 0),
+	REAL("classifier_dropout", head_dropout, 0, below_one, 0),
+	REAL("global_rope_theta", rope.theta, 1, 1e9, 160000),
+	REAL("local_rope_theta", local_rope.theta, 1, 1e9, 10000),
+	WHOLE("local_attention", near, 2, POSITIONS_MOST, 128),
+	WHOLE("global_attn_every_n_layers", global_each, 1, SL_HF_MAX_LAYERS, 3),
+	REAL("initializer_range", range, 0, 1000, 0.02),
+	{0},
+};
 static const struct sl_hf_key of_distilbert[] = {
 	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN),
 	WHOLE("dim", features, 1, SL_HF_MAX_FEATURES, NAN),
@@ -80,6 +94,15 @@ static const struct sl_hf_key of_gemma[] = {DECODER(256, 1e-6, 10000), {0}};
 static const struct sl_hf_key of_phi3[] = {
 	DECODER(0, 1e-5, 10000),
 	REAL("resid_pdrop", dropout, 0, below_one, 0),
+	REAL("partial_rotary_factor", rope.share, 1e-3, 1, 1),
+	WHOLE("original_max_position_embeddings", rope.trained, 2, POSITIONS_MOST, 4096),
+	{0},
+};
+static const struct sl_hf_key of_gemma2[] = {
+	DECODER(256, 1e-6, 10000),
+	REAL("query_pre_attn_scalar", query, 1e-6, 1e6, 256),
+	REAL("attn_logit_softcapping", cap, 1e-3, 1e6, 50),
+	REAL("final_logit_softcapping", last_cap, 1e-3, 1e6, 30),
 	{0},
 };
 static const struct sl_hf_key of_gemma3[] = {
@@ -126,12 +149,14 @@ static const struct family {
 	[SL_HF_BERT] = {"bert", of_bert, "hidden_act", "gelu", "query,value"},
 	[SL_HF_DISTILBERT] = {"distilbert", of_distilbert, "activation", "gelu", "q_lin,v_lin"},
 	[SL_HF_ELECTRA] = {"electra", of_electra, "hidden_act", "gelu", "query,value"},
+	[SL_HF_MODERNBERT] = {"modernbert", of_modernbert, "hidden_activation", "gelu", "Wqkv"},
 	[SL_HF_LLAMA] = {"llama", of_llama, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_MISTRAL] = {"mistral", of_llama, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_QWEN2] = {"qwen2", of_llama, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_QWEN3] = {"qwen3", of_qwen3, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_PHI3] = {"phi3", of_phi3, "hidden_act", "silu", "qkv_proj"},
 	[SL_HF_GEMMA] = {"gemma", of_gemma, "hidden_activation", tanh_act, "q_proj,v_proj"},
+	[SL_HF_GEMMA2] = {"gemma2", of_gemma2, "hidden_activation", tanh_act, "q_proj,v_proj"},
 	[SL_HF_GEMMA3] = {"gemma3_text", of_gemma3, "hidden_activation", tanh_act, "q_proj,v_proj"},
 	[SL_HF_GRANITE] = {"granite", of_granite, "hidden_act", "silu", "q_proj,v_proj"},
 	[SL_HF_OLMO2] = {"olmo2", of_olmo2, "hidden_act", "silu", "q_proj,v_proj"},
@@ -281,6 +306,8 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 		return sl_hf_read_decoder(r, out);
 	if (!err)
 		err = refuse_variants(r);
+	if (!err && out->family == SL_HF_MODERNBERT)
+		err = sl_hf_read_modern(r, out);
 	if (err)
 		return err;
 	out->untied = json_is_false(sl_hf_member(r, "tie_word_embeddings"));
@@ -293,16 +320,17 @@ static enum sl_err read_object(const struct sl_hf_reader *r, struct sl_hf_config
 	if (!out->embedded)
 		out->embedded = out->features;
 	if (out->family == SL_HF_DISTILBERT)
-		out->eps = 1e-12;           /* whatever layer_norm_eps says */
-	if (out->family == SL_HF_ROBERTA) { /* its token types are all 0 */
+		out->eps = 1e-12; /* whatever layer_norm_eps says */
+	if (out->family == SL_HF_ROBERTA)
 		out->first++;
-		out->mark = out->vocab;
-	}
+	if (out->family == SL_HF_ROBERTA || out->family == SL_HF_MODERNBERT)
+		out->mark = out->vocab; /* token types are all 0 */
 	if (out->first >= out->positions)
 		return sl_fail_set(r->fail, SL_ERR_CONFIG,
 				   "%s: max_position_embeddings is %d, where the first token's position is %d", r->name,
 				   out->positions, out->first);
 	out->row_most = out->positions - out->first;
+	out->row_bound = "max_position_embeddings";
 	return SL_OK;
 }
 

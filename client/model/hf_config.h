@@ -15,6 +15,7 @@ enum sl_hf_family {
 	SL_HF_BERT,
 	SL_HF_DISTILBERT,
 	SL_HF_ELECTRA,
+	SL_HF_MODERNBERT,
 	SL_HF_LLAMA,
 	SL_HF_DECODER = SL_HF_LLAMA,
 	SL_HF_MISTRAL,
@@ -22,6 +23,7 @@ enum sl_hf_family {
 	SL_HF_QWEN3,
 	SL_HF_PHI3,
 	SL_HF_GEMMA,
+	SL_HF_GEMMA2,
 	SL_HF_GEMMA3,
 	SL_HF_GRANITE,
 	SL_HF_OLMO2,
@@ -33,6 +35,13 @@ enum sl_hf_family {
 struct sl_hf_rope {
 	double theta, factor, low, high;
 	int old;
+	int part; /* features of a head that are rotated; 0: all */
+	double gain;
+	/* Of phi3: the share of a head that is rotated; positions of the first training, and whether short_factor and
+	 * long_factor are given for rows within and beyond them. 0 elsewhere. */
+	double share;
+	int trained;
+	bool stretched;
 };
 
 /* How a decoder differs from Llama. */
@@ -43,7 +52,8 @@ struct sl_hf_form {
 	bool norms_behind; /* outputs of attention and of the feed-forward part are normed, not their inputs */
 	bool plus;         /* norms multiply by 1 + their weight */
 	bool scaled_table; /* embeddings of tokens are multiplied by √features */
-	bool four_norms; /* outputs of attention and of the feed-forward part are normed, too; some layers are local */
+	bool four_norms;   /* outputs of attention and of the feed-forward part are normed, too */
+	bool local_rope;   /* some layers are local and have rotary positions of their own */
 };
 
 /* A key that a config may leave out has transformers' default for the family. */
@@ -60,6 +70,11 @@ struct sl_hf_config {
 	int mark;      /* after each token of this id the token type is one higher; `vocab`: there is none */
 	double eps;    /* of layer norms */
 	double dropout, attention_dropout;
+	/* Of modernbert: features are dropped behind the embeddings, and `dropout` in the feed-forward part; tokens
+	 * that a local layer sees; whether the classifier reads the mean of a row's tokens, not the first one. */
+	double table_dropout;
+	int near, global_each;
+	bool mean;
 	double head_dropout;            /* of classifiers; in gpt2 of the embeddings */
 	double range;                   /* standard deviation of fresh weights */
 	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
@@ -78,7 +93,9 @@ struct sl_hf_config {
 	 * layer adds, and what logits are divided by. */
 	double table_by, scores_by, added_by, logits_over;
 	bool qkv_bias, out_bias, wide_bias;
-	int row_most; /* the most tokens of a row, by positions and a sliding window */
+	double cap, last_cap;  /* of scores and of logits (see struct sl_attention_attr); 0: none */
+	int row_most;          /* the most tokens of a row */
+	const char *row_bound; /* the key that gives row_most */
 	/* Tokens that end a generated text [n_end]: those of generation_config.json, else those of config.json. */
 	int32_t end[SL_HF_ENDS];
 	int n_end;

@@ -15,6 +15,7 @@ static const struct row {
 	enum { NO_BIAS, BIAS_IF_SAID, BIAS_OF_QKV } bias;
 	bool wide_bias; /* mlp_bias is read */
 } rows[SL_HF_FAMILY_COUNT] = {
+	[SL_HF_MODERNBERT] = {{.local_rope = true}},
 	[SL_HF_LLAMA] = {.bias = BIAS_IF_SAID, .wide_bias = true},
 	[SL_HF_MISTRAL] = {.kv_given = true, .window = WINDOW, .window_standard = 4096},
 	[SL_HF_QWEN2] = {.kv_given = true, .window = WINDOW_IF_USED, .window_standard = 4096, .bias = BIAS_OF_QKV},
@@ -25,12 +26,19 @@ static const struct row {
 			 .bias = BIAS_IF_SAID},
 	[SL_HF_PHI3] = {{.fused = true}, .window = WINDOW},
 	[SL_HF_GEMMA] = {{.plus = true, .scaled_table = true}, .tied = true, .kv_given = true, .bias = BIAS_IF_SAID},
-	[SL_HF_GEMMA3] = {{.plus = true, .scaled_table = true, .head_norms = true, .four_norms = true},
+	[SL_HF_GEMMA2] = {{.plus = true, .scaled_table = true, .four_norms = true},
 			  .tied = true,
 			  .kv_given = true,
 			  .window = WINDOW,
 			  .window_standard = 4096,
 			  .bias = BIAS_IF_SAID},
+	[SL_HF_GEMMA3] =
+		{{.plus = true, .scaled_table = true, .head_norms = true, .four_norms = true, .local_rope = true},
+		 .tied = true,
+		 .kv_given = true,
+		 .window = WINDOW,
+		 .window_standard = 4096,
+		 .bias = BIAS_IF_SAID},
 	[SL_HF_GRANITE] = {.bias = BIAS_IF_SAID, .wide_bias = true},
 	[SL_HF_OLMO2] = {{.whole_norms = true, .norms_behind = true}, .bias = BIAS_IF_SAID},
 	[SL_HF_GPT2] = {.tied = true},
@@ -43,25 +51,29 @@ static enum sl_err refuse_set(const struct sl_hf_reader *r, const char *key)
 	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is set, which is not built here" ELSE, r->name, key);
 }
 
-static enum sl_err refuse_part(const struct sl_hf_reader *r, const char *of, const json_t *rope)
+static enum sl_err refuse_part(const struct sl_hf_reader *r, const char *of, const json_t *rope,
+			       const struct sl_hf_rope *out)
 {
 	const json_t *part = json_object_get(rope, "partial_rotary_factor");
 
-	if (!part || json_is_null(part) || json_number_value(part) == 1)
+	if (!part || json_is_null(part) || json_number_value(part) == 1 || out->share > 0)
 		return SL_OK;
 	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %spartial_rotary_factor is not 1, which is not built here" ELSE,
 			   r->name, of);
 }
 
 /* Refuses what decoders may have but is not built here. */
-static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row)
+static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row, const struct sl_hf_config *out)
 {
-	static const char *const off[] = {"quantization_config",    "add_cross_attention",
-					  "is_encoder_decoder",     "use_bidirectional_attention",
-					  "attn_logit_softcapping", "scale_attn_by_inverse_layer_idx",
+	static const char *const off[] = {"quantization_config",
+					  "add_cross_attention",
+					  "is_encoder_decoder",
+					  "use_bidirectional_attention",
+					  "scale_attn_by_inverse_layer_idx",
+					  "attn_logit_softcapping",
 					  "final_logit_softcapping"};
 
-	for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+	for (size_t i = 0; i < sizeof off / sizeof off[0] - (out->family == SL_HF_GEMMA2 ? 2 : 0); i++)
 		if (sl_hf_member(r, off[i]) && !json_is_false(sl_hf_member(r, off[i])))
 			return refuse_set(r, off[i]);
 	if (json_is_false(sl_hf_member(r, "scale_attn_weights")))
@@ -69,7 +81,7 @@ static enum sl_err refuse(const struct sl_hf_reader *r, const struct row *row)
 				   "%s: scale_attn_weights is false, which is not built here" ELSE, r->name);
 	if (row->kv_given && !json_object_get(r->root, "num_key_value_heads"))
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: num_key_value_heads is missing", r->name);
-	return refuse_part(r, "", r->root);
+	return refuse_part(r, "", r->root, &out->rope);
 }
 
 /* rope_theta: version 5 of transformers writes it into the object `rope`, version 4 into config.json as `theta_key`. If
@@ -102,7 +114,38 @@ static const struct sl_hf_key of_llama3[] = {
 	{0},
 };
 
-/* Reads rope_type (default, linear or llama3) and its factors. Version 4 also called the key `type`. */
+/* Reads longrope (Ding et al., "LongRoPE", 2024) as it is within the positions of the first training. */
+static enum sl_err read_long(const struct sl_hf_reader *r, const char *at, const json_t *rope, struct sl_hf_config *out)
+{
+	const json_t *factor = json_object_get(rope, "short_factor");
+	const double each = json_number_value(json_array_get(factor, 0)), positions = out->positions;
+	const struct sl_hf_reader inner = {at, rope, r->fail};
+	const int turned = (int)(out->head * out->rope.share) / 2;
+	const struct sl_hf_key key[] = {
+		SCALING("original_max_position_embeddings", trained, false, 2, 1 << 20, (double)out->rope.trained),
+		SCALING("attention_factor", gain, true, 1e-6, 1e6, 0)};
+	enum sl_err err = sl_hf_read_number(&inner, &key[0], &out->rope);
+
+	if (!err)
+		err = sl_hf_read_number(&inner, &key[1], &out->rope);
+	if (err)
+		return err;
+	if (json_array_size(factor) != (size_t)turned || !(each >= 1 && each <= 1e6))
+		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: %s.short_factor is no list of %d numbers from 1", r->name,
+				   at, turned);
+	for (int i = 1; i < turned; i++)
+		if (json_number_value(json_array_get(factor, (size_t)i)) != each)
+			return sl_fail_set(r->fail, SL_ERR_CONFIG,
+					   "%s: the numbers of %s.short_factor differ, which is not built here" ELSE,
+					   r->name, at);
+	out->rope.factor = each == 1 ? 0 : each;
+	if (out->rope.gain == 0 && positions > out->rope.trained)
+		out->rope.gain = sqrt(1 + log(positions / out->rope.trained) / log(out->rope.trained));
+	return SL_OK;
+}
+
+/* Reads rope_type (default, linear, llama3 or, of phi3, longrope) and its factors. Version 4 also called the key
+ * `type`. */
 static enum sl_err read_scaling(const struct sl_hf_reader *r, const char *at, const json_t *rope,
 				struct sl_hf_rope *out)
 {
@@ -113,13 +156,14 @@ static enum sl_err read_scaling(const struct sl_hf_reader *r, const char *at, co
 	enum sl_err err = SL_OK;
 	const bool llama3 = text && strcmp(text, "llama3") == 0, linear = text && strcmp(text, "linear") == 0;
 
+	out->stretched = out->share > 0 && text && strcmp(text, "longrope") == 0;
 	if (!text && (type || json_object_get(rope, "factor") || json_object_get(rope, "full_attention")))
 		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s has no rope_type; known: default, linear, llama3",
 				   r->name, at);
-	if (!json_is_object(rope) || (text && !llama3 && !linear && strcmp(text, "default") != 0)) {
+	if (!json_is_object(rope) || (text && !llama3 && !linear && !out->stretched && strcmp(text, "default") != 0)) {
 		sl_hf_plain(name, sizeof name, text ? text : "of another type");
-		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is %s; known: default, linear, llama3", r->name, at,
-				   name);
+		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is %s; known: default, linear, llama3%s", r->name,
+				   at, name, out->share > 0 ? ", longrope" : "");
 	}
 	snprintf(name, sizeof name, "%.40s", at);
 	for (const struct sl_hf_key *k = of_llama3; k->key && (llama3 || (linear && k == of_llama3)) && !err; k++)
@@ -137,14 +181,20 @@ static enum sl_err read_rope_of(const struct sl_hf_reader *r, const char *at, co
 
 	if (!err)
 		err = read_theta(r, at, rope, theta_key, out);
-	return err ? err : refuse_part(r, "rope_parameters.", rope);
+	if (!err && out->share > 0 && json_object_get(rope, "partial_rotary_factor"))
+		err = sl_hf_read_number(&(struct sl_hf_reader){at, rope, r->fail},
+					&(struct sl_hf_key)SCALING("partial_rotary_factor", share, true, 1e-3, 1, 1),
+					out);
+	return err ? err : refuse_part(r, "rope_parameters.", rope, out);
 }
 
 /* Reads rotary positions: version 5 writes rope_parameters, for gemma3 one for each kind of layer; version 4 writes
  * rope_theta and rope_scaling. */
 static enum sl_err read_rope(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
-	static const char now[] = "rope_parameters", old[] = "rope_scaling", theta[] = "rope_theta";
+	static const char now[] = "rope_parameters", old[] = "rope_scaling";
+	const bool modern = out->family == SL_HF_MODERNBERT;
+	const char *theta = modern ? "global_rope_theta" : "rope_theta";
 	const json_t *all = sl_hf_member(r, now), *scaling = sl_hf_member(r, old);
 	const json_t *full = json_object_get(all, "full_attention"), *local = json_object_get(all, "sliding_attention");
 	enum sl_err err = SL_OK;
@@ -152,13 +202,21 @@ static enum sl_err read_rope(const struct sl_hf_reader *r, struct sl_hf_config *
 	if (all && scaling && !json_equal(all, scaling))
 		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s and %s differ: leave one of them out", r->name, now,
 				   old);
-	if (local && rows[out->family].form.four_norms)
-		err = read_rope_of(r, "rope_parameters.sliding_attention", local, "rope_local_base_freq",
-				   &out->local_rope);
-	if (!err && full && rows[out->family].form.four_norms)
+	if (local && rows[out->family].form.local_rope)
+		err = read_rope_of(r, "rope_parameters.sliding_attention", local,
+				   modern ? "local_rope_theta" : "rope_local_base_freq", &out->local_rope);
+	if (!err && full && rows[out->family].form.local_rope)
 		return read_rope_of(r, "rope_parameters.full_attention", full, theta, &out->rope);
 	if (!err && (all || scaling))
 		err = read_rope_of(r, all ? now : old, all ? all : scaling, theta, &out->rope);
+	if (!err && out->rope.stretched)
+		err = read_long(r, all ? now : old, all ? all : scaling, out);
+	if (!err && out->rope.share > 0 && out->rope.share < 1)
+		out->rope.part = (int)(out->head * out->rope.share);
+	if (!err && (out->rope.part % 2 || (out->rope.share > 0 && out->rope.share * out->head < 2)))
+		err = sl_fail_set(r->fail, SL_ERR_CONFIG,
+				  "%s: partial_rotary_factor %g makes no even number of a head's %d features", r->name,
+				  out->rope.share, out->head);
 	return err;
 }
 
@@ -169,33 +227,40 @@ static enum sl_err read_window(const struct sl_hf_reader *r, struct sl_hf_config
 	const json_t *value = json_object_get(r->root, "sliding_window");
 	json_int_t window = value ? json_integer_value(value) : row->window_standard;
 
-	out->row_most = out->positions;
+	out->row_most = out->rope.stretched && out->rope.trained < out->positions ? out->rope.trained : out->positions;
+	out->row_bound =
+		out->row_most < out->positions ? "original_max_position_embeddings" : "max_position_embeddings";
 	if (row->window == NO_WINDOW || json_is_null(value) || (!value && !row->window_standard) ||
 	    (row->window == WINDOW_IF_USED && !json_is_true(sl_hf_member(r, "use_sliding_window"))))
 		return SL_OK;
 	if ((value && !json_is_integer(value)) || window < 1)
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: sliding_window is no number from 1", r->name);
-	if (window < out->row_most)
+	if (window < out->row_most) {
 		out->row_most = (int)window;
+		out->row_bound = "sliding_window";
+	}
 	return SL_OK;
 }
 
-/* Which layers of gemma3 have rope_local_base_freq: those that layer_types names; without that key, all but each
- * sliding_window_pattern-th. */
+/* Which layers are local: those that layer_types names; without that key, all but each sliding_window_pattern-th, of
+ * modernbert the first of each global_attn_every_n_layers. */
 static enum sl_err read_layers(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
+	const int after = out->family == SL_HF_MODERNBERT ? 0 : 1;
 	static const struct sl_hf_key pattern = {"sliding_window_pattern", 0, false, 1, SL_HF_MAX_LAYERS, 6};
 	const json_t *types = sl_hf_member(r, "layer_types");
 	int each;
 	enum sl_err err = sl_hf_read_number(r, &pattern, &each);
 
+	if (out->global_each)
+		each = out->global_each;
 	if (!err && types && json_array_size(types) != (size_t)out->layers)
 		err = sl_fail_set(r->fail, SL_ERR_DATA, "%s: layer_types is no list of num_hidden_layers texts",
 				  r->name);
 	for (int i = 0; i < out->layers && !err; i++) {
 		const char *type = json_string_value(json_array_get(types, (size_t)i));
 
-		out->local[i] = types ? type && strcmp(type, "sliding_attention") == 0 : (i + 1) % each != 0;
+		out->local[i] = types ? type && strcmp(type, "sliding_attention") == 0 : (i + after) % each != 0;
 		if (types && !out->local[i] && (!type || strcmp(type, "full_attention") != 0))
 			err = sl_fail_set(r->fail, SL_ERR_CONFIG,
 					  "%s: layer_types, entry %d: known: full_attention, sliding_attention",
@@ -258,13 +323,35 @@ static void read_biases(const struct sl_hf_reader *r, struct sl_hf_config *out)
 	out->wide_bias = row->wide_bias && json_is_true(sl_hf_member(r, "mlp_bias"));
 }
 
+enum sl_err sl_hf_read_modern(const struct sl_hf_reader *r, struct sl_hf_config *out)
+{
+	const json_t *pooling = sl_hf_member(r, "classifier_pooling");
+	const char *text = pooling ? json_string_value(pooling) : "cls";
+	enum sl_err err = json_is_true(sl_hf_member(r, "attention_bias")) ? refuse_set(r, "attention_bias")
+			  : json_is_true(sl_hf_member(r, "mlp_bias"))     ? refuse_set(r, "mlp_bias")
+									  : SL_OK;
+
+	if (!err && (!text || (strcmp(text, "cls") != 0 && strcmp(text, "mean") != 0)))
+		return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: classifier_pooling; known: cls, mean", r->name);
+	if (!err && json_is_null(json_object_get(r->root, "local_rope_theta")))
+		out->local_rope.theta = out->rope.theta; /* null is no default here */
+	out->mean = text && *text == 'm';
+	if (!err)
+		err = read_rope(r, out);
+	return err ? err : read_layers(r, out);
+}
+
 enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config *out)
 {
 	const struct row *row = &rows[out->family];
 	const json_t *tied = sl_hf_member(r, "tie_word_embeddings");
-	enum sl_err err = refuse(r, row);
+	enum sl_err err = refuse(r, row, out);
 
 	out->form = row->form;
+	if (json_is_null(json_object_get(r->root, "attn_logit_softcapping")))
+		out->cap = 0; /* null is no default here */
+	if (json_is_null(json_object_get(r->root, "final_logit_softcapping")))
+		out->last_cap = 0;
 	out->untied = tied ? !json_is_true(tied) : !row->tied;
 	out->mark = out->vocab;
 	read_biases(r, out);
@@ -274,7 +361,7 @@ enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config
 		err = check_heads(r, out);
 	if (!err && out->family != SL_HF_GPT2)
 		err = read_rope(r, out);
-	if (!err && out->form.four_norms)
+	if (!err && out->form.local_rope)
 		err = read_layers(r, out);
 	if (!err)
 		err = read_window(r, out);

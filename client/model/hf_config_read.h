@@ -33,6 +33,8 @@ enum sl_err sl_hf_check_keys(const struct sl_hf_reader *r, const struct sl_hf_ke
 void sl_hf_plain(char *to, size_t cap, const char *text);
 /* Reads eos_token_id, one number or a list. Without that key out->end stays. */
 enum sl_err sl_hf_read_ends(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
+/* Reads what modernbert has beside the keys of its family. */
+enum sl_err sl_hf_read_modern(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
 /* Reads what decoders have beside the keys of their family. */
 enum sl_err sl_hf_read_decoder(const struct sl_hf_reader *r, struct sl_hf_config *out) SL_MUST_CHECK;
 

@@ -3,8 +3,8 @@
  * A layer of Llama's form is x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), where n = norm(x). Norms
  * are RMS norms; positions are rotary, of pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer",
  * 2021). struct sl_hf_form says how other families differ (Qwen3 2025; Abdin et al., "Phi-3", 2024; Gemma Team,
- * "Gemma", 2024, and "Gemma 3", 2025; OLMo Team, "2 OLMo 2 Furious", 2025). Granite (IBM, 2024) has four factors.
- * GPT-2 (Radford et al., 2019) has learned positions, layer norms, and no gate.
+ * "Gemma", 2024, "Gemma 2", 2024, and "Gemma 3", 2025; OLMo Team, "2 OLMo 2 Furious", 2025). Granite (IBM, 2024) has
+ * four factors. GPT-2 (Radford et al., 2019) has learned positions, layer norms, and no gate.
  *
  * Behind the last layer only tokens that have a loss are needed: they are gathered in front of the last norm. */
 #include <math.h>
@@ -20,15 +20,6 @@ static int normed(const struct sl_hf_layers *d, const char *name, int in, int fe
 	return sl_build_rmsnorm(d->b, sl_hf_path(d, name, to), in, features, (float)d->c->eps, d->c->form.plus);
 }
 
-/* Features [first, first + n) of each token. */
-static int cut(const struct sl_hf_layers *d, const char *name, int in, int first, int n)
-{
-	char to[SL_NAME_MAX];
-
-	return sl_build_resample(d->b, sl_hf_path(d, name, to), in,
-				 (struct sl_resample_attr){1, n, SL_RESAMPLE_CUT, first, 0, 1, 1});
-}
-
 static int scaled(const struct sl_hf_layers *d, const char *name, int in, double by)
 {
 	char to[SL_NAME_MAX];
@@ -40,19 +31,13 @@ static int scaled(const struct sl_hf_layers *d, const char *name, int in, double
 static int attend(const struct sl_hf_layers *d, const char *name, const int qkv[3], int i)
 {
 	const struct sl_hf_config *c = d->c;
-	const struct sl_hf_rope *rope = c->local[i] ? &c->local_rope : &c->rope;
-	char to[SL_NAME_MAX];
 
-	return sl_build_attention(d->b, sl_hf_path(d, name, to), qkv[0], qkv[1], qkv[2],
-				  (struct sl_attention_attr){.heads = c->heads,
-							     .kv = c->kv,
-							     .causal = true,
-							     .rope = (float)rope->theta,
-							     .rope_factor = (float)rope->factor,
-							     .rope_low = (float)rope->low,
-							     .rope_high = (float)rope->high,
-							     .rope_old = rope->old,
-							     .p = (float)c->attention_dropout});
+	return sl_hf_attended(d, name, qkv, i,
+			      (struct sl_attention_attr){.heads = c->heads,
+							 .kv = c->kv,
+							 .causal = true,
+							 .cap = (float)c->cap,
+							 .p = (float)c->attention_dropout});
 }
 
 /* Cuts q, k and v out of the value `all`. */
@@ -63,7 +48,7 @@ static void parted(const struct sl_hf_layers *d, const char *name, int all, int 
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(to[i], sizeof to[i], "%s.%c", name, "qkv"[i]);
-		qkv[i] = cut(d, to[i], all, i ? q + (i - 1) * kv : 0, i ? kv : q);
+		qkv[i] = sl_hf_cut(d, to[i], all, i ? q + (i - 1) * kv : 0, i ? kv : q);
 	}
 }
 
@@ -104,8 +89,8 @@ static int widened(const struct sl_hf_layers *d, int x)
 
 	if (c->form.fused) {
 		up = sl_hf_dense(d, "mlp.gate_up_proj", x, 2 * c->wide, false);
-		gate = sl_hf_activated(d, "mlp.act_fn", cut(d, "mlp.gate", up, 0, c->wide));
-		up = cut(d, "mlp.up", up, c->wide, c->wide);
+		gate = sl_hf_activated(d, "mlp.act_fn", sl_hf_cut(d, "mlp.gate", up, 0, c->wide));
+		up = sl_hf_cut(d, "mlp.up", up, c->wide, c->wide);
 	} else {
 		gate = sl_hf_activated(d, "mlp.act_fn", sl_hf_dense(d, "mlp.gate_proj", x, c->wide, c->wide_bias));
 		up = sl_hf_dense(d, "mlp.up_proj", x, c->wide, c->wide_bias);
@@ -155,7 +140,7 @@ static int centred(const struct sl_hf_layers *d, const char *name, int in)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_layernorm(d->b, sl_hf_path(d, name, to), in, (float)d->c->eps);
+	return sl_build_layernorm(d->b, sl_hf_path(d, name, to), in, (float)d->c->eps, true);
 }
 
 /* A layer of transformers' Conv1D, whose weight is [in, out]. */
@@ -200,6 +185,14 @@ static int embedded(const struct sl_hf_layers *d, struct sl_embedding_attr words
 	return d->c->form.scaled_table ? scaled(d, "embed_scale", x, sqrt(d->c->features)) : x;
 }
 
+/* cap·tanh(logits/cap) */
+static int bent(struct sl_build *b, int logits, double cap)
+{
+	logits = sl_build_scale(b, "lm_head.cap_in", logits, (float)(1 / cap));
+	logits = sl_build_smooth(b, "lm_head.cap", logits, SL_OP_TANH, false);
+	return sl_build_scale(b, "lm_head.cap_out", logits, (float)cap);
+}
+
 void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *c)
 {
 	const struct sl_embedding_attr words = {.rows = c->vocab, .features = c->features};
@@ -220,5 +213,6 @@ void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *c)
 	if (c->logits_over > 0)
 		x = scaled(&d, "logits_scale", x, 1 / c->logits_over);
 	sl_build_unit(b, "lm_head");
-	sl_build_loss(b, "loss", sl_build_decoder(b, "lm_head", x, c->untied ? -1 : table, NULL, d.init));
+	x = sl_build_decoder(b, "lm_head", x, c->untied ? -1 : table, NULL, d.init);
+	sl_build_loss(b, "loss", c->last_cap > 0 ? bent(b, x, c->last_cap) : x);
 }

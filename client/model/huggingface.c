@@ -16,6 +16,7 @@ static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 			      "distilbert.embeddings.position_ids", NULL},
 	[SL_HF_ELECTRA] = {"discriminator_predictions.*", "generator_predictions.*", "generator_lm_head.*",
 			   "electra.embeddings.position_ids", NULL},
+	[SL_HF_MODERNBERT] = {"decoder.*", NULL},
 };
 
 /* The same for decoders: buffers, such as gpt2's masks. [0]: the output layer has the embedding's weight, of which the
@@ -32,6 +33,7 @@ static const char *const ignored_masked[SL_HF_FAMILY_COUNT][8] = {
 	[SL_HF_DISTILBERT] = {"vocab_projector.weight", "distilbert.embeddings.position_ids", NULL},
 	[SL_HF_ELECTRA] = {"generator_lm_head.weight", "discriminator_predictions.*", "electra.embeddings.position_ids",
 			   NULL},
+	[SL_HF_MODERNBERT] = {"decoder.weight", NULL},
 };
 
 static enum sl_err read_config(struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
@@ -61,10 +63,9 @@ enum sl_err sl_hf_takes(struct sl_model_takes *out, const struct sl_model_spec *
 static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	if (spec->tokens > c->row_most && c->row_most < c->positions - c->first)
-		return sl_fail_at(
-			fail, "model.tokens", SL_ERR_CONFIG,
-			"rows have up to %d tokens, but sliding_window of %.200s/config.json bounds them to %d",
-			spec->tokens, spec->huggingface, c->row_most);
+		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
+				  "rows have up to %d tokens, but %s of %.200s/config.json bounds them to %d",
+				  spec->tokens, c->row_bound, spec->huggingface, c->row_most);
 	if (spec->tokens < 1 || spec->tokens > c->row_most)
 		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
 				  "rows have up to %d tokens, but %.200s/config.json has positions for %d",
@@ -84,7 +85,9 @@ static enum sl_err check_head(const struct sl_hf_config *c, const struct sl_mode
 
 const char *sl_hf_prefix(enum sl_hf_family family)
 {
-	return family == SL_HF_GPT2 ? "transformer" : sl_hf_is_decoder(family) ? "model" : sl_hf_family_name(family);
+	return family == SL_HF_GPT2                                     ? "transformer"
+	       : sl_hf_is_decoder(family) || family == SL_HF_MODERNBERT ? "model"
+									: sl_hf_family_name(family);
 }
 
 /* Sets what the names of a folder's tensors begin with, and which tensors are ignored. */

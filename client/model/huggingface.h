@@ -32,6 +32,10 @@ const char *sl_hf_path(const struct sl_hf_layers *l, const char *name, char out[
 int sl_hf_dense(const struct sl_hf_layers *l, const char *name, int in, int out_f, bool bias);
 int sl_hf_dropped(const struct sl_hf_layers *l, const char *name, int in, double p); /* p 0: nothing is added */
 int sl_hf_added(const struct sl_hf_layers *l, const char *name, int x, int y);
+int sl_hf_cut(const struct sl_hf_layers *l, const char *name, int in, int first, int n); /* features of each token */
+/* Attention with the positions of layer i. */
+int sl_hf_attended(const struct sl_hf_layers *l, const char *name, const int qkv[3], int i,
+		   struct sl_attention_attr attr);
 int sl_hf_activated(const struct sl_hf_layers *l, const char *name, int in); /* as the config says */
 
 #endif

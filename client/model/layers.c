@@ -138,13 +138,14 @@ int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
+int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps, bool bias)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_LAYERNORM, name, in);
 
 	d.node.u.norm.eps = eps;
 	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
-	add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	if (bias)
+		add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
 	return sl_draft_finish(b, &d);
 }
 

@@ -195,8 +195,9 @@ static void write_attention(struct sl_onnx_writer *w)
 	const int64_t s = w->op.in_shape[0].dim[1], all = w->op.in_shape[0].dim[2];
 	struct sl_onnx_text head[3], x;
 
-	if (!a->each || sl_attention_kv(a) != a->heads || a->rope > 0) {
-		sl_onnx_write_refuse(w, " where heads share keys, or turn by positions");
+	if (!a->each || sl_attention_kv(a) != a->heads || a->rope > 0 || a->cap > 0 || a->window) {
+		sl_onnx_write_refuse(w,
+				     " where heads share keys or turn by positions, or scores have a cap or a window");
 		return;
 	}
 	for (int i = 0; i < 3; i++)

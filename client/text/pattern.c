@@ -11,8 +11,14 @@
 	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
 #define NO_SPACE "[^" SPACE "]"
-#define ENDINGS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define LINES    "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?!" NO_SPACE ")|[" SPACE "]+"
+/* words such as HTTPServer's and camel|Case: capitals, then small letters, then an ending */
+#define CASES                                                                                                \
+	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+" ENDS "|" \
+	"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*" ENDS     \
+	"|\\p{N}{1,3}"
+#define ENDS    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define LINES   "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?!" NO_SPACE ")|[" SPACE "]+"
 #define SPELLED(digits)                                                      \
 	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
 	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -27,6 +33,9 @@ static const struct {
 			       NULL},
 	[SL_TOK_WORDS_LLAMA3] = {ENDINGS "\\p{N}{1,3}" LINES, SPELLED("\\p{N}{1,3}")},
 	[SL_TOK_WORDS_QWEN2] = {ENDINGS "\\p{N}" LINES, SPELLED("\\p{N}")},
+	[SL_TOK_WORDS_PHI4] = {CASES "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n/]*|[" SPACE "]*[\\r\\n]+|[" SPACE
+				     "]+(?!" NO_SPACE ")|[" SPACE "]+",
+			       CASES "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
 	[SL_TOK_WORDS_DIGITS] = {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE
 				 "]+(?![^" SPACE "\\p{N}])|[" SPACE "]+",
 				 NULL},

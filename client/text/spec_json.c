@@ -311,15 +311,17 @@ static enum sl_err read_words(struct reader *r, const json_t *list)
 	const json_t *first = json_array_get(list, 0), *last = json_array_get(list, 1);
 	const bool digits = is_type(first, "Digits") && flag(first, "individual_digits", false);
 	const char *regex = json_string_value(json_object_get(json_object_get(first, "pattern"), "Regex"));
-	const bool split = is_type(first, "Split") && is_text(json_object_get(first, "behavior"), "Isolated") &&
-			   !flag(first, "invert", false);
+	const bool invert =
+		flag(first, "invert", false); /* the patterns leave nothing out, so both spellings are the same */
+	const bool split =
+		is_type(first, "Split") && is_text(json_object_get(first, "behavior"), invert ? "Removed" : "Isolated");
 	struct sl_tok_spec *s = r->spec;
 
 	s->words = digits ? SL_TOK_WORDS_DIGITS : split && regex ? sl_pattern_find(regex) : SL_TOK_WORDS_COUNT;
 	if (json_array_size(list) != 2 || !is_type(last, "ByteLevel") || s->words == SL_TOK_WORDS_COUNT ||
 	    flag(last, "use_regex", true) != digits || flag(last, "add_prefix_space", true))
 		return unsupported(r, "pre_tokenizer", "Sequence",
-				   "of ByteLevel behind Digits, or behind the Split of Llama 3 or Qwen2");
+				   "of ByteLevel behind Digits, or behind the Split of Llama 3, Qwen2 or Phi-4-mini");
 	return SL_OK;
 }
 

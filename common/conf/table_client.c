@@ -27,7 +27,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
 	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface and model.network"), .instead = {"model.huggingface", "model.network"}},
-	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of Hugging Face's transformers; it has config.json and, unless weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, and the decoders llama, mistral, qwen2, qwen3, phi3, gemma, gemma3_text, granite, olmo2, gpt2"),
+	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of Hugging Face's transformers; it has config.json and, unless weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, modernbert, and the decoders llama, mistral, qwen2, qwen3, phi3, gemma, gemma2, gemma3_text, granite, olmo2, gpt2"),
 	SL_STRING(T, "model.network", model.network, NULL, "", "safetensors file of a network and its weights, by split.write_network or splitc export; it defines model.classes, model.task and the input's size"),
 	SL_STRING(T, "model.onnx", model.onnx, check_onnx, "", "an ONNX file is converted first, to a file for model.network"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",

@@ -123,7 +123,7 @@ int sl_build_add(struct sl_build *b, const char *name, int x, int y);
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
 /* GELU (`approximate`: with tanh), SILU or TANH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
-int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
+int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps, bool bias);
 int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_resample_attr attr);
 /* A linear layer with a transposed weight, [in, out], and a bias. */
 int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, struct sl_init init);

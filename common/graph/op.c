@@ -174,9 +174,10 @@ static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
 	    !sl_shape_equal(k, &op->in_shape[2]))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): keys and values are not tokens [%lld] both",
 				   op->name, (long long)(kv * d));
-	if (a->rope > 0 && (d % 2 || a->each))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): rotary positions of %lld features per head",
-				   op->name, (long long)d);
+	if (a->rope > 0 && (d % 2 || a->each || a->rope_part % 2 || a->rope_part > d))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (attention): rotary positions of %lld of %lld features per head", op->name,
+				   (long long)sl_rope_features(a, d), (long long)d);
 	if (a->rope_high > 0 && !(a->rope_low < a->rope_high && a->rope_old > 0 && a->rope_factor > 0))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "%s (attention): rotary positions are scaled from %g to %g turns in %d tokens",

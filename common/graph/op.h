@@ -202,6 +202,12 @@ struct sl_attention_attr {
 	/* RoPE scaling: if rope_factor is not 0, sl_rope_frequency gives the frequencies. */
 	float rope_factor, rope_low, rope_high;
 	int rope_old;
+	int rope_part;   /* the first features of a head, which alone are rotated, as if D were this; 0: all */
+	float rope_gain; /* what rotated features are multiplied by; 0: 1 */
+	/* A score s, which is q·k/√D, becomes cap·tanh(s/cap) in front of the softmax (Gemma Team, "Gemma 2", 2024). 0:
+	 * it stays. */
+	float cap;
+	int window; /* a query attends only to keys that are less than `window` tokens away; 0: to all */
 };
 
 struct sl_norm_attr {
@@ -292,11 +298,17 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
  * is trained. Backward never reads the op's own output. */
 int sl_op_saves_inputs(const struct sl_op *op, bool learns);
 
-/* The angle by which RoPE rotates features c and c + D/2 at position 1 of a row: f = rope^(−2c/D), scaled by
+/* The angle by which RoPE rotates features c and c + d/2 at position 1 of a row: f = rope^(−2c/d), scaled by
  * rope_factor as Hugging Face's transformers does it. Linear scaling (rope_high 0): f / factor. Llama 3.1's scaling:
  * n = rope_old·f / 2π is the number of turns in rope_old tokens. The angle is f if n > rope_high, and f / factor if
  * n < rope_low. Between them it is a mean of both, weighted by n's distances from rope_low and rope_high. */
 double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d);
+
+/* How many features of a head of D RoPE rotates. */
+static inline int64_t sl_rope_features(const struct sl_attention_attr *a, int64_t d)
+{
+	return a->rope_part ? a->rope_part : d;
+}
 
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
 {

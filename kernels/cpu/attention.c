@@ -7,7 +7,7 @@
  *
  * Causal attention sums a token's values in chains of CHAIN keys, wherever its row ends. So a row's first
  * tokens have the same bits without the later ones, and a row may continue from cached (rotated) keys and
- * values. */
+ * values. A row's keys outside the window have the probability 0; no sum leaves them out. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,16 +25,18 @@ struct places {
 	int64_t dk, dv;      /* [S, D] */
 	int64_t q, dq;       /* [BLOCK, D], rotated */
 	int64_t p, kept, ds; /* [BLOCK, ld] */
+	int64_t bent;        /* [BLOCK, ld]: tanh of scores, if they have a cap */
 	int64_t total;
 };
 
 struct job {
 	const struct sl_op_call *call;
 	const struct sl_cpu_simd *simd;
-	const float *turns; /* RoPE: [most tokens of a row, D/2, 2]: cos, sin; NULL: none */
+	const float *turns; /* RoPE: [most tokens of a row, part/2, 2]: cos, sin, times the gain; NULL: none */
 	int64_t heads, kv, d, most, ld, each;
+	int64_t part, window; /* rotated features of a head; see struct sl_attention_attr */
 	struct places at;
-	float scale;
+	float scale, cap;
 	bool drops;
 };
 
@@ -61,7 +63,7 @@ static int64_t take(int64_t *at, int64_t floats)
 	return from;
 }
 
-static struct places places_of(int64_t most, int64_t d, int64_t ld)
+static struct places places_of(int64_t most, int64_t d, int64_t ld, bool bends)
 {
 	const int64_t block = block_of(most), each = most * d;
 	struct places p = {0};
@@ -78,6 +80,7 @@ static struct places places_of(int64_t most, int64_t d, int64_t ld)
 	p.p = take(&p.total, block * ld);
 	p.kept = take(&p.total, block * ld);
 	p.ds = take(&p.total, block * ld);
+	p.bent = take(&p.total, bends ? block * ld : 0);
 	return p;
 }
 
@@ -90,7 +93,10 @@ static struct job shapes_of(const struct sl_op *op)
 	j.most = op->most;
 	j.each = a->each;
 	j.ld = sl_cpu_line(op->most);
-	j.at = places_of(op->most, j.d, j.ld);
+	j.part = sl_rope_features(a, j.d);
+	j.window = a->window ? a->window : INT64_MAX / 2;
+	j.cap = a->cap;
+	j.at = places_of(op->most, j.d, j.ld, a->cap > 0);
 	j.scale = 1.0f / sqrtf((float)j.d);
 	return j;
 }
@@ -100,7 +106,7 @@ static int64_t turns_of(const struct sl_op_prepare *p, const struct job *j)
 {
 	const int64_t row = p->row_tokens, positions = row && row < j->most ? row : j->most;
 
-	return p->op->u.attention.rope > 0 ? positions * j->d : 0;
+	return p->op->u.attention.rope > 0 ? positions * j->part : 0;
 }
 
 static enum sl_err prepare(struct sl_op_prepare *p)
@@ -119,7 +125,8 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 static enum sl_err start(struct sl_op_prepare *p)
 {
 	const struct job j = shapes_of(p->op);
-	const int64_t floats = turns_of(p, &j), positions = floats / j.d;
+	const int64_t floats = turns_of(p, &j), positions = floats / j.part;
+	const double gain = p->op->u.attention.rope_gain > 0 ? (double)p->op->u.attention.rope_gain : 1;
 	float *turns;
 
 	if (!floats)
@@ -127,16 +134,16 @@ static enum sl_err start(struct sl_op_prepare *p)
 	turns = malloc((size_t)floats * sizeof *turns);
 	if (!turns)
 		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for rotary positions", p->op->name);
-	for (int64_t c = 0; c < j.d / 2; c++) {
-		const double frequency = sl_rope_frequency(&p->op->u.attention, c, j.d);
+	for (int64_t c = 0; c < j.part / 2; c++) {
+		const double frequency = sl_rope_frequency(&p->op->u.attention, c, j.part);
 
 		for (int64_t t = 0; t < positions; t++) {
-			float *turn = turns + t * j.d + 2 * c;
+			float *turn = turns + t * j.part + 2 * c;
 
 			if ((c * positions + t) % TURNS == 0)
 				sl_worker_turn();
-			turn[0] = (float)cos((double)t * frequency);
-			turn[1] = (float)sin((double)t * frequency);
+			turn[0] = (float)(gain * cos((double)t * frequency));
+			turn[1] = (float)(gain * sin((double)t * frequency));
 		}
 	}
 	p->state = turns;
@@ -172,10 +179,10 @@ static struct task open_task(const struct job *j, int64_t number, int worker)
 static void turn(const struct job *j, float *to, int64_t ldto, const float *x, int64_t ldx, int64_t first, int64_t n,
 		 float by, bool add)
 {
-	const int64_t half = j->d / 2;
+	const int64_t half = j->part / 2;
 
 	for (int64_t t = 0; t < n; t++, to += ldto, x += ldx) {
-		const float *turns = j->turns + (first + t) * j->d;
+		const float *turns = j->turns + (first + t) * j->part;
 
 		for (int64_t c = 0; c < half; c++) {
 			float a = x[c], b = x[c + half], cosine = turns[2 * c], sine = by * turns[2 * c + 1];
@@ -184,6 +191,8 @@ static void turn(const struct job *j, float *to, int64_t ldto, const float *x, i
 			to[c] = add ? to[c] + u : u;
 			to[c + half] = add ? to[c + half] + v : v;
 		}
+		for (int64_t c = j->part; c < j->d; c++)
+			to[c] = add ? to[c] + x[c] : x[c];
 	}
 }
 
@@ -256,9 +265,17 @@ struct block {
 	float *stat;     /* of the first query; the next query's is 2·heads floats further */
 };
 
+/* A query sees the keys [unseen, seen) of its row. */
 static int64_t seen(const struct task *t, int64_t query)
 {
-	return t->j->call->op->u.attention.causal ? t->past + query + 1 : t->n;
+	return t->j->call->op->u.attention.causal ? t->past + query + 1 : sl_cpu_min(t->n, query + t->j->window);
+}
+
+static int64_t unseen(const struct task *t, int64_t query)
+{
+	const int64_t first = t->past + query + 1 - t->j->window;
+
+	return first > 0 ? first : 0;
 }
 
 /* x[from, to) = 0 */
@@ -275,27 +292,39 @@ static void drop(const struct task *t, const struct block *b)
 	const bool causal = j->call->op->u.attention.causal;
 
 	j->simd->dropout_rows(b->kept, b->p, j->ld, &j->call->rng, ((t->row * j->heads + b->h) * most + b->i) * most,
-			      most, b->n, seen(t, b->i), causal, j->call->op->u.attention.p);
+			      most, b->n, causal ? seen(t, b->i) : b->columns, causal, j->call->op->u.attention.p);
 	for (int64_t r = 0; r < b->n; r++)
 		clear(b->kept + r * j->ld, seen(t, b->i + r), b->columns);
+}
+
+/* s[i] = cap·tanh(s[i]·scale/cap); the tanh goes to bent, too. */
+static void bend(const struct job *j, float *s, float *bent, int64_t n)
+{
+	j->simd->scale(s, s, j->scale / j->cap, 0, n, false);
+	j->simd->smooth_forward(bent, s, n, SL_SMOOTH_TANH);
+	j->simd->scale(s, bent, j->cap, 0, n, false);
 }
 
 /* Scores and probabilities of a block; `again`: with the statistics that forward saved. */
 static void look(struct task *t, struct block *b, bool again)
 {
 	const struct job *j = t->j;
+	const float scale = j->cap > 0 ? 1 : j->scale;
 
 	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->kt.packed, j->d, b->columns, false}, b->p, j->ld, &b->q, 1,
 		     b->ldq, b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++) {
-		const int64_t keys = seen(t, b->i + r);
+		const int64_t end = seen(t, b->i + r), first = unseen(t, b->i + r);
 		float *s = b->p + r * j->ld, *stat = b->stat + r * 2 * j->heads;
 
+		if (j->cap > 0)
+			bend(j, s, t->scratch + j->at.bent + r * j->ld, end);
 		if (again)
-			j->simd->softmax_again(s, keys, j->scale, stat);
+			j->simd->softmax_again(s + first, end - first, scale, stat);
 		else
-			j->simd->softmax(s, keys, j->scale, stat);
-		clear(s, keys, b->columns);
+			j->simd->softmax(s + first, end - first, scale, stat);
+		clear(s, 0, first);
+		clear(s, end, b->columns);
 	}
 	if (j->drops)
 		drop(t, b);
@@ -346,6 +375,19 @@ static void forward_block(struct task *t, struct block *b)
 	look(t, b, false);
 	for (int64_t k = 0; k < b->columns; k += chain)
 		times(t, y, ld, b->kept, b->n, k, sl_cpu_min(chain, b->columns - k), &t->v, k > 0);
+}
+
+/* The gradient of bent scores, ds, becomes that of the scores in front of the cap. Where p is 0, ds is. */
+static void unbend(const struct task *t, const struct block *b, float *ds)
+{
+	const struct job *j = t->j;
+
+	for (int64_t r = 0; r < b->n; r++) {
+		const float *bent = t->scratch + j->at.bent + r * j->ld;
+
+		for (int64_t k = 0; k < seen(t, b->i + r); k++)
+			ds[r * j->ld + k] *= 1 - bent[k] * bent[k];
+	}
 }
 
 /* Runs fn for blocks of queries of all heads of the task, from step s->at on. False: it stopped before the
@@ -417,6 +459,8 @@ static void backward_block(struct task *t, struct block *b)
 		     b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++)
 		j->simd->softmax_back(ds + r * j->ld, b->p + r * j->ld, b->kept + r * j->ld, b->columns, j->scale);
+	if (j->cap > 0)
+		unbend(t, b, ds);
 	if (c->din[1].data)
 		j->simd->gemm_outer(t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d, b->n,
 				    &t->none);

@@ -63,6 +63,8 @@ static struct cu_attention attention_of(struct cuda *cu, const struct sl_op_call
 		.d = (int)cu_channels(&op->out_shape) / a->heads,
 		.most = op->most,
 		.causal = a->causal,
+		.window = a->window,
+		.cap = a->cap,
 		.p = drops ? a->p : 0,
 		.key = {.seed = call->rng.seed,
 			.step = call->rng.step,
@@ -80,7 +82,13 @@ static struct cu_rope rope_of(const struct sl_op *op)
 {
 	const struct sl_attention_attr *a = &op->u.attention;
 
-	return (struct cu_rope){a->rope, a->rope_factor, a->rope_low, a->rope_high, a->rope_old};
+	return (struct cu_rope){a->rope,
+				a->rope_factor,
+				a->rope_low,
+				a->rope_high,
+				a->rope_old,
+				(int)sl_rope_features(a, cu_channels(&op->out_shape) / a->heads),
+				a->rope_gain > 0 ? a->rope_gain : 1};
 }
 
 /* Rotates q and k, if there are rotary positions. */

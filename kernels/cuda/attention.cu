@@ -203,7 +203,14 @@ __device__ Vec<EACH> kept(const cu_attention &a, const Tile &at, int head, int q
 // Whether a query sees a key of its row.
 __device__ bool sees(const cu_attention &a, const Tile &at, int query, int key)
 {
-	return key < at.length && query < at.length && (!a.causal || key <= query);
+	return key < at.length && query < at.length && (!a.causal || key <= query) &&
+	       (a.window == 0 || (query - key < a.window && key - query < a.window));
+}
+
+// A score q·k behind the cap, divided by `scale`. Inline its tanh would take more registers than a thread has.
+__device__ __attribute__((noinline)) float bent(const cu_attention &a, float score, float scale)
+{
+	return a.cap / scale * tanhf(score * scale / a.cap);
 }
 
 // The features of EACH tokens of a row from `token` on, and EACH `columns` of one head: to = or += acc.
@@ -222,12 +229,17 @@ __device__ void put(T *to, bool add, const float (&acc)[EACH][EACH], const cu_at
 
 // One row of a tile of scores becomes e^(score - top), and sum its share of the softmax's sum; both belong to a query,
 // with what was summed before. Returns by how much the earlier sums shrink.
+template <bool CAPPED>
 __device__ float soften(float (&score)[EACH], float &top, float &sum, const cu_attention &a, const Tile &at, int query,
 			int key)
 {
 	const float scale = 1.f / sqrtf((float)a.d);
 	float most = top, part = 0.f;
 
+	if (CAPPED)
+#pragma unroll
+		for (int j = 0; j < EACH; j++)
+			score[j] = bent(a, score[j], scale);
 #pragma unroll
 	for (int j = 0; j < EACH; j++)
 		if (sees(a, at, query, key + j) && score[j] > most)
@@ -246,7 +258,7 @@ __device__ float soften(float (&score)[EACH], float &top, float &sum, const cu_a
 }
 
 // T: type of the op's inputs and output; Q: type of q and k. blockIdx.y: a head and SIDE features of its output.
-template <class T, class Q>
+template <class T, class Q, bool CAPPED>
 __global__ void __launch_bounds__(THREADS, 2) forward_kernel(T *__restrict__ out, cu_attention a, int columns)
 {
 	__shared__ Shared shared;
@@ -270,7 +282,7 @@ __global__ void __launch_bounds__(THREADS, 2) forward_kernel(T *__restrict__ out
 #pragma unroll
 		for (int i = 0; i < EACH; i++) {
 			const int query = p.first + m.down + i, key = tile + m.across;
-			const float less = soften(w[i], top[i], sum[i], a, p, query, key);
+			const float less = soften<CAPPED>(w[i], top[i], sum[i], a, p, query, key);
 			const Vec<EACH> keep = kept(a, p, head, query, key);
 
 #pragma unroll
@@ -304,10 +316,10 @@ struct Pairs {
 };
 
 // The pairs of a tile of queries and one of keys. BY_KEY: element [i][j] is of key i and query j, and the probabilities
-// after dropout are shared; else of query i and key j.
-template <bool BY_KEY, class T, class Q>
+// after dropout are shared; else of query i and key j. `sloped`: both numbers are multiplied by the cap's derivative.
+template <bool BY_KEY, bool CAPPED, class T, class Q>
 __device__ void pair_up(Pairs &to, Shared &s, const cu_attention &a, const Tile &at, int head, int query, int key,
-			const T *dout)
+			const T *dout, bool sloped)
 {
 	const int of = head / (a.heads / a.kv);
 	const Mine m = mine();
@@ -333,18 +345,20 @@ __device__ void pair_up(Pairs &to, Shared &s, const cu_attention &a, const Tile 
 #pragma unroll
 		for (int k = 0; k < EACH; k++) {
 			const int i = BY_KEY ? k : n, j = BY_KEY ? n : k;
-			const float e = expf((to.p[i][j] - top) * scale) * inv;
+			const float score = CAPPED ? bent(a, to.p[i][j], scale) : to.p[i][j];
+			const float p = sees(a, at, own, first + k) ? expf((score - top) * scale) * inv : 0.f;
+			const float t = CAPPED && sloped ? score * scale / a.cap : 0.f, slope = 1.f - t * t;
 
-			to.p[i][j] = sees(a, at, own, first + k) ? e : 0.f;
-			weight[i][j] = to.p[i][j] * keep.v[k];
-			to.along[i][j] *= weight[i][j];
+			weight[i][j] = p * keep.v[k];
+			to.along[i][j] *= weight[i][j] * slope;
+			to.p[i][j] = p * slope;
 		}
 	}
 	if (BY_KEY)
 		share(s, weight);
 }
 
-template <class T, class Q>
+template <class T, class Q, bool CAPPED>
 __global__ void __launch_bounds__(THREADS, 2)
 	dq_kernel(Q *__restrict__ dq, bool add, const T *__restrict__ dout, cu_attention a, int columns)
 {
@@ -360,7 +374,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 	if (p.first >= p.length)
 		return;
 	for (int tile = 0; tile < stop; tile += SIDE) {
-		pair_up<false, T, Q>(pairs, shared, a, p, head, p.first, tile, dout);
+		pair_up<false, CAPPED, T, Q>(pairs, shared, a, p, head, p.first, tile, dout, false);
 #pragma unroll
 		for (int i = 0; i < EACH; i++)
 #pragma unroll
@@ -374,8 +388,8 @@ __global__ void __launch_bounds__(THREADS, 2)
 			a.delta[(p.from + p.first + m.down + i) * a.heads + head] = delta[i];
 	}
 	for (int tile = 0; dq && tile < stop; tile += SIDE) {
-		if (stop > SIDE) // else the pairs of the only tile are still there
-			pair_up<false, T, Q>(pairs, shared, a, p, head, p.first, tile, dout);
+		if (stop > SIDE || CAPPED) // else the pairs of the only tile are still there
+			pair_up<false, CAPPED, T, Q>(pairs, shared, a, p, head, p.first, tile, dout, true);
 #pragma unroll
 		for (int i = 0; i < EACH; i++)
 #pragma unroll
@@ -388,7 +402,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 		put(dq, add, acc, a, p, a.heads, head, p.first + m.down, column + m.across);
 }
 
-template <class T, class Q>
+template <class T, class Q, bool CAPPED>
 __global__ void __launch_bounds__(THREADS, 2) dkv_kernel(Q *__restrict__ dk, bool add_k, T *__restrict__ dv, bool add_v,
 							 const T *__restrict__ dout, cu_attention a, int columns)
 {
@@ -405,7 +419,7 @@ __global__ void __launch_bounds__(THREADS, 2) dkv_kernel(Q *__restrict__ dk, boo
 		for (int tile = a.causal ? p.first : 0; tile < p.length; tile += SIDE) {
 			Pairs pairs;
 
-			pair_up<true, T, Q>(pairs, shared, a, p, head, tile, p.first, dout);
+			pair_up<true, CAPPED, T, Q>(pairs, shared, a, p, head, tile, p.first, dout, true);
 #pragma unroll
 			for (int j = 0; j < EACH; j++) {
 				const int query = tile + m.across + j;
@@ -439,42 +453,54 @@ __device__ double frequency_of(const cu_rope &r, int c, int d)
 	return f * ((1. - share) / (double)r.factor + share);
 }
 
-// One thread per pair of features. The angle is large in long rows, so it is computed in double.
+// One thread per pair of features, of which those behind the rotated ones are copied. The angle is large in long rows,
+// so it is computed in double.
 template <class TO, class FROM>
 __global__ void turn_kernel(TO *__restrict__ out, bool add, const FROM *__restrict__ x, cu_rows r, int heads, int d,
 			    cu_rope rope, bool back)
 {
-	const int half = d / 2;
+	const int half = d / 2, turned = rope.part / 2;
 	const int64_t n = r.tokens * heads * half;
 
 	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-		const int64_t token = i / half / heads, first = i / half * d + i % half;
+		const int c = (int)(i % half);
+		const bool turns = c < turned;
+		const int64_t token = i / half / heads, first = i / half * d + (turns ? c : turned + c);
+		const int64_t second = first + (turns ? turned : half - turned);
 		const double angle =
-			(double)(token - first_of(r, row_of(r, token))) * frequency_of(rope, (int)(i % half), d);
-		const float cosine = (float)cos(angle), sine = (float)(back ? -sin(angle) : sin(angle));
-		const float u = value(x[first]), v = value(x[first + half]);
+			turns ? (double)(token - first_of(r, row_of(r, token))) * frequency_of(rope, c, rope.part) : 0.;
+		const double gain = turns ? (double)rope.gain : 1., sign = back ? -gain : gain;
+		const float cosine = (float)(gain * cos(angle)), sine = (float)(sign * sin(angle));
+		const float u = value(x[first]), v = value(x[second]);
 		const float a = u * cosine - v * sine, b = u * sine + v * cosine;
 
 		out[first] = rounded<TO>(add ? value(out[first]) + a : a);
-		out[first + half] = rounded<TO>(add ? value(out[first + half]) + b : b);
+		out[second] = rounded<TO>(add ? value(out[second]) + b : b);
 	}
 }
 
 } // namespace
 
-// Chooses T and Q.
-#define SWITCH_TYPES(a, CALL)                                           \
+// Chooses T, Q and CAPPED.
+#define SWITCH_TYPES(a, CALL)                   \
+	do {                                    \
+		if ((a)->cap > 0.f)             \
+			SWITCH(a, CALL, true);  \
+		else                            \
+			SWITCH(a, CALL, false); \
+	} while (0)
+#define SWITCH(a, CALL, CAPPED)                                         \
 	do {                                                            \
 		if ((a)->type == CU_F32)                                \
-			CALL(float, float);                             \
+			CALL(float, float, CAPPED);                     \
 		else if ((a)->type == CU_BF16 && (a)->turned == CU_F32) \
-			CALL(bf16, float);                              \
+			CALL(bf16, float, CAPPED);                      \
 		else if ((a)->type == CU_BF16)                          \
-			CALL(bf16, bf16);                               \
+			CALL(bf16, bf16, CAPPED);                       \
 		else if ((a)->turned == CU_F32)                         \
-			CALL(f16, float);                               \
+			CALL(f16, float, CAPPED);                       \
 		else                                                    \
-			CALL(f16, f16);                                 \
+			CALL(f16, f16, CAPPED);                         \
 	} while (0)
 
 static unsigned columns_of(const struct cu_attention *a)
@@ -494,7 +520,8 @@ static dim3 grid_of(const struct cu_attention *a, int heads)
 
 cudaError_t cu_attention_forward(cudaStream_t s, void *out, const struct cu_attention *a)
 {
-#define CALL(T, Q) CU_RUN((forward_kernel<T, Q>), grid_of(a, a->heads), THREADS, s, (T *)out, *a, (int)columns_of(a))
+#define CALL(T, Q, CAPPED) \
+	CU_RUN((forward_kernel<T, Q, CAPPED>), grid_of(a, a->heads), THREADS, s, (T *)out, *a, (int)columns_of(a))
 	SWITCH_TYPES(a, CALL);
 #undef CALL
 	return cudaGetLastError();
@@ -502,8 +529,8 @@ cudaError_t cu_attention_forward(cudaStream_t s, void *out, const struct cu_atte
 
 cudaError_t cu_attention_dq(cudaStream_t s, void *dq, bool add, const void *dout, const struct cu_attention *a)
 {
-#define CALL(T, Q)                                                                                     \
-	CU_RUN((dq_kernel<T, Q>), grid_of(a, a->heads), THREADS, s, (Q *)dq, add, (const T *)dout, *a, \
+#define CALL(T, Q, CAPPED)                                                                                     \
+	CU_RUN((dq_kernel<T, Q, CAPPED>), grid_of(a, a->heads), THREADS, s, (Q *)dq, add, (const T *)dout, *a, \
 	       (int)columns_of(a))
 	SWITCH_TYPES(a, CALL);
 #undef CALL
@@ -513,9 +540,9 @@ cudaError_t cu_attention_dq(cudaStream_t s, void *dq, bool add, const void *dout
 cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, bool add_v, const void *dout,
 			     const struct cu_attention *a)
 {
-#define CALL(T, Q)                                                                                                     \
-	CU_RUN((dkv_kernel<T, Q>), grid_of(a, a->kv), THREADS, s, (Q *)dk, add_k, (T *)dv, add_v, (const T *)dout, *a, \
-	       (int)columns_of(a))
+#define CALL(T, Q, CAPPED)                                                                                \
+	CU_RUN((dkv_kernel<T, Q, CAPPED>), grid_of(a, a->kv), THREADS, s, (Q *)dk, add_k, (T *)dv, add_v, \
+	       (const T *)dout, *a, (int)columns_of(a))
 	SWITCH_TYPES(a, CALL);
 #undef CALL
 	return cudaGetLastError();

@@ -284,7 +284,9 @@ struct cu_attention {
 	enum cu_type turned; /* of q, k, dq and dk; fp32 if they are rotated by rotary positions */
 	int heads, kv, d, most;
 	bool causal;
-	float p; /* of dropout; 0: none */
+	int window; /* a key less than `window` tokens away is seen; 0: see causal alone */
+	float cap;  /* see struct sl_attention_attr */
+	float p;    /* of dropout; 0: none */
 	struct cu_philox key;
 	const uint64_t *step; /* as in cu_dropout */
 	const void *q, *k, *v;
@@ -299,11 +301,12 @@ cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, boo
 			     const struct cu_attention *a);
 struct cu_rope { /* see struct sl_attention_attr */
 	float theta, factor, low, high;
-	int old;
+	int old, part; /* part: rotated features of a head, not 0 */
+	float gain;    /* not 0 */
 };
-/* out [T, heads, D] (type `to`) = x (type `from`) with each pair of features c and c + D/2 rotated by the
- * angle t · sl_rope_frequency; t is the token's place in its row. `back`: by the opposite angle. One of the
- * types is fp32. */
+/* out [T, heads, D] (type `to`) = x (type `from`) with each pair of features c and c + part/2 rotated by the
+ * angle t · sl_rope_frequency, times the gain; t is the token's place in its row. `back`: by the opposite angle. One of
+ * the types is fp32. */
 cudaError_t cu_turn(cudaStream_t s, void *out, enum cu_type to, bool add, const void *x, enum cu_type from,
 		    const struct cu_rows *rows, int heads, int d, struct cu_rope rope, bool back);
 

@@ -216,14 +216,15 @@ static struct work pool(const struct sl_op *op, double rows)
 		   channels(op, rows));
 }
 
-/* A score takes two products, an exponential, and with dropout a random number. Keys and values are packed for each row
- * and head. */
+/* A score takes two products, an exponential, with dropout a random number, and with a cap a tanh. Keys and values are
+ * packed for each row and head. */
 static struct work attention(const struct sl_op *op, double rows)
 {
 	enum { QUERIES = 56, MANY = 2048 };
 	const struct sl_attention_attr *a = &op->u.attention;
 	const double keys = op->most, all = rows * (a->each ? a->each : 1), d = features_of(&op->out_shape) / a->heads;
-	const double score = 2 * fmax(d, 2 * LANES) * mac_ns + (a->p > 0 ? 3 : 1) * element_ns;
+	const double elements = (a->p > 0 ? 3 : 1) + (a->cap > 0 ? 2 : 0);
+	const double score = 2 * fmax(d, 2 * LANES) * mac_ns + elements * element_ns;
 	const double queries = fmin(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
 	const struct work copies = tokens(op, rows);
 

@@ -95,10 +95,10 @@ static int encoder_layer(struct sl_build *b, const struct layer *l, int x)
 	int y = dense(b, "attention.dense", sl_build_attention(b, "attention", q, k, v, attention), f);
 
 	y = sl_build_dropout(b, "attention.dropout", y, dropped);
-	x = sl_build_layernorm(b, "attention.norm", sl_build_add(b, "attention.add", y, x), eps);
+	x = sl_build_layernorm(b, "attention.norm", sl_build_add(b, "attention.add", y, x), eps, true);
 	y = sl_build_gelu(b, "gelu", dense(b, "intermediate", x, l->wide));
 	y = sl_build_dropout(b, "dropout", dense(b, "output", y, f), dropped);
-	return sl_build_layernorm(b, "norm", sl_build_add(b, "add", y, x), eps);
+	return sl_build_layernorm(b, "norm", sl_build_add(b, "add", y, x), eps, true);
 }
 
 static int plain(struct sl_build *b, const char *name, int in, int out_f)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each family of decoders trains and generates over the link as in one process, byte for byte: scaled rotary positions,
-# norms per head, fused layers, gemma's norms, local layers, granite's factors, OLMo 2's norms, GPT-2's learned positions; also if either side is killed.
+# norms per head, fused layers, gemma's norms, local layers, granite's factors, OLMo 2's norms, Phi-4-mini's part of a head, Gemma 2's caps, GPT-2's learned positions; also if either side is killed.
 # Adapters sit on the family's usual layers, and merged weights compute the same. Parameter counts of published configs
 # are those of their authors. Unsupported features are refused by name. test_golden compares the same families with
 # plain PyTorch.
@@ -22,6 +22,9 @@ family qwen3 qwen3 '.head_dim = 10'
 family phi3 phi3 '.resid_pdrop = 0.1'
 family gemma gemma '.head_dim = 8'
 family gemma3 gemma3_text '.head_dim = 8 | .sliding_window_pattern = 2 | .rope_scaling = {rope_type: "linear", factor: 4} | .query_pre_attn_scalar = 5'
+family phi4 phi3 '.partial_rotary_factor = 0.75 | .max_position_embeddings = 160 | .original_max_position_embeddings = 40
+	| .rope_scaling = {type: "longrope", short_factor: [1, 1], long_factor: [1, 4]}'
+family gemma2 gemma2 '.head_dim = 8 | .attn_logit_softcapping = 2 | .final_logit_softcapping = 3'
 family granite granite '.attention_multiplier = 0.3 | .embedding_multiplier = 6 | .residual_multiplier = 0.4 | .logits_scaling = 3'
 family olmo2 olmo2
 family gpt2 gpt2 '{model_type, vocab_size, initializer_range, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 40}'
@@ -36,14 +39,14 @@ YAML
 steps=2
 . tests/e2e/lib/compare.sh
 cases=()
-for name in scaled qwen3 phi3 gemma gemma3 granite olmo2 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
+for name in scaled qwen3 phi3 phi4 gemma gemma2 gemma3 granite olmo2 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
 for name in phi3 gemma3 gpt2; do base_for "$config" "$tmp/$name"; done
 for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
 two_at_a_time compare "${cases[@]}"
 
 # Generated texts are the same, and continue the prompts.
 printf 'green red\nboxes\n' >"$tmp/prompts"
-for name in gemma3 gpt2; do
+for name in phi4 gemma2 gemma3 gpt2; do
 	writes() { "$SPLITC" generate "$config" --weights "$tmp/local $name/model.safetensors" --prompts "$tmp/prompts" --ids --set model.huggingface="$tmp/$name" --set generate.max_tokens=8 "$@" 2>"$tmp/generate.log"; }
 	[ "$(writes --local | wc -l)" = 2 ] || fail "generate $name: $(cat "$tmp/generate.log")"
 	[ "$(writes --local)" = "$(writes --local --set generate.cache=false)" ] || fail "generate $name: without caches another text"
@@ -153,6 +156,11 @@ published llama-3.1-8b llama 128256 4096 14336 32 32 8
 counted llama-3.1-8b 8030261248 6543360000
 published gemma-3-1b gemma3_text 262144 1152 6912 26 4 1 'del(.rope_scaling) | del(.rope_theta) | .sliding_window = 1024'
 counted gemma-3-1b 999885952 644210688
+published phi-4-mini phi3 200064 3072 8192 32 24 8 '.tie_word_embeddings = true | .partial_rotary_factor = 0.75 | .rope_scaling =
+	{type: "longrope", short_factor: [range(48) | 1.0], long_factor: [range(48) | 4]}'
+counted phi-4-mini 3836021760 3020083200
+published gemma-2-2b gemma2 256000 2304 9216 26 8 4 'del(.rope_scaling) | del(.rope_theta)'
+counted gemma-2-2b 2614341888 1868783616
 published qwen3-0.6b qwen3 151936 1024 3072 28 16 8 'del(.rope_scaling) | .tie_word_embeddings = true'
 counted qwen3-0.6b 596049920 409004544
 published olmo-2-1b olmo2 100352 2048 8192 16 16 16 'del(.rope_scaling)'
@@ -169,20 +177,29 @@ refused() { # SENTENCE MODEL_TYPE FILTER
 	[ $rc = 78 ] || [ $rc = 65 ] || fail "exit status $rc: $2 $3"
 	grep -qF -- "$1" "$tmp/refused.log" || fail "$2 $3 is refused with '$(tail -n 1 "$tmp/refused.log")'"
 }
-refused 'model_type is gemma2; known: ' gemma2 .
+refused 'model_type is qwen3_5_text; known: ' qwen3_5_text .
+refused 'model_type is gemma4_text; known: ' gemma4_text .
 refused 'model_type is gemma3; known: ' gemma3 .
 refused 'residual_multiplier is 0.22: such a network is not built here' llama '.residual_multiplier = 0.22'
 refused 'logits_scaling is 0' granite '.logits_scaling = 0'
 other='; split.write_network of the Python package writes such a network, or RemoteModule trains it'
 refused "attn_logit_softcapping is set, which is not built here$other" gemma3_text '.attn_logit_softcapping = 50'
-refused 'rope_scaling is longrope; known: default, linear, llama3' phi3 '.rope_scaling = {type: "longrope", long_factor: [1], short_factor: [1]}'
+refused 'rope_scaling is longrope; known: default, linear, llama3' llama '.rope_scaling = {type: "longrope", long_factor: [1], short_factor: [1]}'
+long() { printf '.original_max_position_embeddings = 30 | .rope_scaling = {type: "longrope", long_factor: [1, 1, 1], short_factor: %s}' "$1"; }
+refused "the numbers of rope_scaling.short_factor differ, which is not built here$other" phi3 "$(long '[1, 1, 2]')"
+refused 'rope_scaling.short_factor is no list of 3 numbers from 1' phi3 "$(long '[1, 1]')"
+refused 'rope_scaling.short_factor is no list of 3 numbers from 1' phi3 "$(long '["1", 1, 1]')"
+refused 'but original_max_position_embeddings of' phi3 "$(long '[1, 1, 1]')"
+refused 'partial_rotary_factor 0.2 makes no even number' phi3 '.partial_rotary_factor = 0.2'
+refused 'attn_logit_softcapping is 0; it must lie in' gemma2 '.attn_logit_softcapping = 0'
+refused 'lm_head_bias is true: such a network is not built here' phi3 '.lm_head_bias = true'
 refused 'rope_parameters is yarn' qwen3 '.rope_parameters = {rope_type: "yarn", factor: 2}'
 refused 'rope_scaling: high_freq_factor is missing' llama '.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 1}'
 refused 'rope_scaling.low_freq_factor is not below high_freq_factor' llama \
 	'.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 4, high_freq_factor: 4, original_max_position_embeddings: 32}'
 refused 'rope_scaling: factor is 0' llama '.rope_scaling = {type: "linear", factor: 0}'
 refused 'rope_parameters and rope_scaling differ' llama '.rope_scaling = {type: "linear", factor: 2} | .rope_parameters = {rope_type: "default"}'
-refused "partial_rotary_factor is not 1, which is not built here$other" phi3 '.partial_rotary_factor = 0.75'
+refused "partial_rotary_factor is not 1, which is not built here$other" llama '.partial_rotary_factor = 0.75'
 refused 'layer_types, entry 1: known: full_attention' gemma3_text '.layer_types = ["full_attention", "chunked_attention", "full_attention"]'
 refused 'layer_types is no list of num_hidden_layers texts' gemma3_text '.layer_types = ["full_attention"]'
 refused 'num_key_value_heads is missing' gemma 'del(.num_key_value_heads)'

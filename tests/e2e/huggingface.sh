@@ -53,6 +53,25 @@ cases+=("fixed pairs|data.pad=max|insert.head=linear:12,tokens=9|tail_begin=enco
 two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 
+# ModernBERT: rows longer than the window of its local layers, which read the mean of a row's tokens or its first one;
+# also with adapters.
+mkdir "$tmp/modern"
+cat >"$tmp/modern/config.json" <<-JSON
+	{"model_type": "modernbert", "vocab_size": 96, "hidden_size": $features, "intermediate_size": 40, "num_hidden_layers": 3,
+	 "num_attention_heads": 4, "max_position_embeddings": 40, "local_attention": 8, "classifier_pooling": "mean",
+	 "mlp_dropout": 0.1, "attention_dropout": 0.1, "initializer_range": 0.1}
+JSON
+jq 'del(.classifier_pooling) | .layer_types = ["sliding_attention", "full_attention", "full_attention"]' "$tmp/modern/config.json" >"$tmp/config.json"
+cp -r "$tmp/modern" "$tmp/first"
+mv "$tmp/config.json" "$tmp/first"
+modern='head_end=layers.0|train.groups='
+two_at_a_time compare_both "modern|model.huggingface=$tmp/modern|$modern|tail_begin=final_norm" \
+	"modern first|model.huggingface=$tmp/first|$modern|tail_begin=head"
+cp "$tmp/local modern/model.safetensors" "$tmp/modern"
+compare_both 'modern adapters' model.huggingface="$tmp/modern" head_end=layers.0 train.groups= tail_begin=layers.2 lora.rank=2
+"$SPLITC" export "$config" "$tmp/merged.safetensors" --set model.huggingface="$tmp/modern" --set train.groups= --set head_end=layers.0 \
+	--set tail_begin=layers.2 --set lora.rank=2 --set log.dir="$tmp/local modern adapters" >"$tmp/out" 2>&1 || fail "export of a merged ModernBERT: $(cat "$tmp/out")"
+
 # Cuts 3 and 4 send one vector per row to the tail; cuts 1 and 2 send one per token.
 figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
 for cut in 3 4; do
@@ -131,6 +150,12 @@ broken 'del(.hidden_size)'
 refused 65 'config.json: hidden_size is missing' --set model.huggingface="$tmp/broken"
 broken '.model_type = "mamba"'
 refused 78 'config.json: model_type is mamba; known: roberta, bert' --set model.huggingface="$tmp/broken"
+broken '.model_type = "modernbert" | .classifier_pooling = "max"'
+refused 78 'config.json: classifier_pooling; known: cls, mean' --set model.huggingface="$tmp/broken"
+broken '.model_type = "modernbert" | .norm_bias = true'
+refused 78 'norm_bias is true: such a network is not built here' --set model.huggingface="$tmp/broken"
+broken '.model_type = "modernbert" | .attention_bias = true'
+refused 78 'attention_bias is set, which is not built here' --set model.huggingface="$tmp/broken"
 broken '.vocab_size = 50'
 refused 78 'made_tokens has tokens below 96, the model only below 50' --set model.huggingface="$tmp/broken"
 broken '.vocab_size = 97'

@@ -31,6 +31,8 @@ def frequencies(d, theta, scaling, dtype):
         return f
     if kind == "linear":
         return f / scaling["factor"]
+    if kind == "longrope":
+        return f / torch.tensor(scaling["short_factor"], dtype=dtype)
     assert kind == "llama3"
     low, high, old = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["original_max_position_embeddings"]
     wave = 2 * math.pi / f
@@ -41,13 +43,17 @@ def frequencies(d, theta, scaling, dtype):
     return torch.where(between, (1 - smooth) * scaled / scaling["factor"] + smooth * scaled, scaled)
 
 
-def turned(x, theta, scaling):
-    """Rotary positions: features i and i + D/2 of [heads, n, D] are turned as a pair."""
-    n, d = x.shape[1:]
+def turned(x, theta, scaling, share=1.0, gain=1.0):
+    """Rotary positions: features i and i + D/2 of [heads, n, D] are turned as a pair. D: the first `share` of the features, times a gain."""
+    n, d = x.shape[1], int(x.shape[2] * share)
     frequency = frequencies(d, theta, scaling, x.dtype)
     angle = torch.arange(n, dtype=x.dtype)[:, None] * frequency
-    a, b = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+    cos, sin, a, b = gain * angle.cos(), gain * angle.sin(), x[..., : d // 2], x[..., d // 2 : d]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, x[..., d:]], -1)
+
+
+def capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
 
 
 class Decoder:
@@ -58,7 +64,9 @@ class Decoder:
         self.param, self.lora, self.rows, self.training, self.done = {}, lora, rows, True, 0
         self.family = c["model_type"]
         self.generator, self.first = generator, "model.embed_tokens.weight"
-        self.gemma, self.four = self.family.startswith("gemma"), self.family == "gemma3_text"
+        self.gemma, self.four = self.family.startswith("gemma"), self.family in ("gemma2", "gemma3_text")
+        self.caps = [config.get(f"{which}_softcapping", standard if self.family == "gemma2" else None)
+                     for which, standard in (("attn_logit", 50.0), ("final_logit", 30.0))]
         self.behind = self.family == "olmo2"
         self.tied = c.get("tie_word_embeddings", self.gemma or self.family == "gpt2")
         self.fill()
@@ -154,6 +162,8 @@ class Decoder:
         c = self.config
         if not self.four:
             return False
+        if self.family == "gemma2":
+            return i % 2 == 0
         return c["layer_types"][i] == "sliding_attention" if "layer_types" in c else (i + 1) % c.get("sliding_window_pattern", 6) > 0
 
     def rope(self, i):
@@ -161,11 +171,16 @@ class Decoder:
         c = self.config
         new = c.get("rope_parameters", {})
         new = new.get("sliding_attention" if self.is_local(i) else "full_attention", new)
+        share, gain = new.get("partial_rotary_factor", c.get("partial_rotary_factor", 1.0)), 1.0
+        scaling = new or c.get("rope_scaling") or {}
+        if "short_factor" in scaling:
+            old = scaling.get("original_max_position_embeddings", c.get("original_max_position_embeddings", 4096))
+            gain = scaling.get("attention_factor", math.sqrt(1 + math.log(c["max_position_embeddings"] / old) / math.log(old)))
         if new:
-            return new["rope_theta"], new
-        if self.is_local(i):
+            return new["rope_theta"], new, share, gain
+        if self.is_local(i) and self.family == "gemma3_text":
             return c.get("rope_local_base_freq", 10000.0), {}
-        return c.get("rope_theta", 1e6 if self.four else 10000.0), c.get("rope_scaling") or {}
+        return c.get("rope_theta", 1e6 if self.family == "gemma3_text" else 10000.0), scaling, share, gain
 
     def attended(self, x, at, i=0):
         n, c = len(x), self.config
@@ -182,9 +197,9 @@ class Decoder:
         q, k, v = turned(q, *rope), turned(k, *rope).repeat_interleave(share, 0), v.repeat_interleave(share, 0)
         seen = torch.ones(n, n, dtype=torch.bool).tril()
         if self.is_local(i):
-            seen &= torch.ones(n, n, dtype=torch.bool).triu(1 - c["sliding_window"])
+            seen &= torch.ones(n, n, dtype=torch.bool).triu(1 - c.get("sliding_window", 4096))
         by = c.get("attention_multiplier", 1.0) if self.family == "granite" else c.get("query_pre_attn_scalar", self.d) ** -0.5
-        scores = (q @ k.transpose(1, 2) * by).masked_fill(~seen, -torch.inf)
+        scores = capped(q @ k.transpose(1, 2) * by, self.caps[0]).masked_fill(~seen, -torch.inf)
         return self.linear((torch.softmax(scores, -1) @ v).transpose(0, 1).reshape(n, -1), at + "o_proj")
 
     def hidden(self, ids):
@@ -213,7 +228,8 @@ class Decoder:
 
     def logits(self, rows, step=0, by_hand=True):
         x = self.last_norm(torch.cat([self.hidden(ids)[:-1] for ids in rows]))
-        return functional.linear(x, self.param[self.first if self.tied else "lm_head.weight"]) / self.config.get("logits_scaling", 1.0)
+        x = functional.linear(x, self.param[self.first if self.tied else "lm_head.weight"]) / self.config.get("logits_scaling", 1.0)
+        return capped(x, self.caps[1])
 
 
 class Gpt2(Decoder):
@@ -351,6 +367,21 @@ RUNS = {
                  lengths=[4, 2, 6], steps=5, lr=0.0003, seed=8, greedy=20),
     "phi3_lora": dict(config=llama("phi3", 26, 16, 20, 2, 4, 40), lengths=[4, 2, 6], steps=5, lr=0.003, seed=9,
                       lora=(3, 8, ["qkv_proj", "down_proj"])),
+    # as Phi-4-mini: three quarters of a head are turned; then half of it, with every angle divided by the same number
+    "phi4": dict(config=llama("phi3", 26, 16, 20, 2, 2, 120, num_key_value_heads=1, partial_rotary_factor=0.75, tie_word_embeddings=True,
+                              original_max_position_embeddings=30, initializer_range=0.4, rope_theta=100.0,
+                              rope_scaling=dict(type="longrope", short_factor=[1.0] * 3, long_factor=[1.0, 1.5, 4.0])),
+                 lengths=[4, 2, 6], steps=5, lr=0.0003, seed=70, greedy=20),
+    "phi4_lora": dict(config=llama("phi3", 26, 16, 20, 2, 2, 40, rope_parameters=dict(
+        rope_type="longrope", rope_theta=50.0, partial_rotary_factor=0.5, original_max_position_embeddings=10, short_factor=[1.5, 1.5],
+        long_factor=[2.0, 3.0], attention_factor=1.3)), lengths=[9, 2, 6], steps=5, lr=0.003, seed=71, lora=(3, 8, ["qkv_proj", "down_proj"])),
+    # caps so low that scores and logits are bent
+    "gemma2": dict(config=llama("gemma2", 26, 12, 20, 2, 4, 40, num_key_value_heads=2, head_dim=6, sliding_window=30, query_pre_attn_scalar=3,
+                                attn_logit_softcapping=1.5, final_logit_softcapping=4.0, initializer_range=0.5),
+                   lengths=[4, 2, 6], steps=5, lr=0.0003, seed=73, greedy=20),
+    "gemma2_lora": dict(config=llama("gemma2", 26, 12, 20, 2, 2, 40, num_key_value_heads=1, head_dim=6, final_logit_softcapping=None, query_pre_attn_scalar=6,
+                                     attn_logit_softcapping=0.8, initializer_range=0.5), lengths=[9, 2, 6], steps=5, lr=0.003, seed=74,
+                        lora=(3, 8, ["q_proj", "v_proj"])),
     "gemma": dict(config=llama("gemma", 26, 12, 20, 2, 3, 40, num_key_value_heads=1, head_dim=8, initializer_range=0.6), lengths=[4, 2, 6],
                   steps=5, lr=0.0003, seed=24, greedy=20),
     # both kinds of layers, the first of them global; scores by another number than the head's features

@@ -249,6 +249,85 @@ class Encoder:
         return self.linear(self.dropped(x, element, k + 3, step, self.p[0]), "classifier.out_proj")
 
 
+class Modern(Encoder):
+    """ModernBERT, row by row: norms in front, rotary positions, gated feed-forward parts, no biases, local layers."""
+
+    def __init__(self, config, classes, most, generator, lora=None, places=None, pairs=None):
+        c = self.config = config
+        self.places, self.lora, self.pairs, self.training, self.done, self.param = places, lora, pairs, True, 0, {}
+        f, wide = c["hidden_size"], c["intermediate_size"]
+
+        def put(name, *shape, mean=0.0, std=c["initializer_range"]):
+            self.param[name] = torch.randn(shape, generator=generator) * std + mean
+
+        put("model.embeddings.tok_embeddings.weight", c["vocab_size"], f, std=0.5)
+        put("model.embeddings.norm.weight", f, mean=1, std=0.1)
+        for i in range(c["num_hidden_layers"]):
+            at = f"model.layers.{i}."
+            if i:
+                put(at + "attn_norm.weight", f, mean=1, std=0.1)
+            put(at + "attn.Wqkv.weight", 3 * f, f)
+            put(at + "attn.Wo.weight", f, f)
+            put(at + "mlp_norm.weight", f, mean=1, std=0.1)
+            put(at + "mlp.Wi.weight", 2 * wide, f)
+            put(at + "mlp.Wo.weight", f, wide)
+            if lora:
+                put(at + "attn.Wqkv.lora_A.weight", lora[0], f, std=f**-0.5)
+                put(at + "attn.Wqkv.lora_B.weight", 3 * f, lora[0], std=0.1)
+        put("model.final_norm.weight", f, mean=1, std=0.1)
+        put("head.dense.weight", f, f)
+        put("head.norm.weight", f, mean=1, std=0.1)
+        if places:
+            put("decoder.bias", c["vocab_size"], std=0.1)
+        else:
+            put("classifier.weight", classes, f)
+            put("classifier.bias", classes, std=0.1)
+
+    def to(self, dtype):
+        self.param = {name: p.detach().to(dtype).requires_grad_() for name, p in self.param.items()}
+        return self
+
+    def linear(self, x, name):
+        return functional.linear(x, self.weight(name))
+
+    def normed(self, x, name):
+        return functional.layer_norm(x, x.shape[-1:], self.param[name + ".weight"], None, self.config.get("norm_eps", 1e-5))
+
+    def rotary(self, x, theta):
+        n, d = x.shape[1:]
+        angle = torch.arange(n, dtype=x.dtype)[:, None] * theta ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+        a, b = x[..., : d // 2], x[..., d // 2 :]
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+    def hidden(self, ids):
+        c, n = self.config, len(ids)
+        new, far = c.get("rope_parameters", {}), (torch.arange(n)[:, None] - torch.arange(n)).abs() > c.get("local_attention", 128) // 2
+        thetas = [c.get("global_rope_theta", 160000.0), c.get("local_rope_theta", 10000.0)]
+        if new:
+            thetas = [new[kind]["rope_theta"] for kind in ("full_attention", "sliding_attention")]
+        x = self.normed(self.param["model.embeddings.tok_embeddings.weight"][ids], "model.embeddings.norm")
+        for i in range(c["num_hidden_layers"]):
+            at = f"model.layers.{i}."
+            local = c["layer_types"][i] == "sliding_attention" if "layer_types" in c else i % c.get("global_attn_every_n_layers", 3) != 0
+            y = self.linear(self.normed(x, at + "attn_norm") if i else x, at + "attn.Wqkv")
+            q, k, v = y.reshape(n, 3, c["num_attention_heads"], -1).permute(1, 2, 0, 3)
+            scores = self.rotary(q, thetas[local]) @ self.rotary(k, thetas[local]).transpose(1, 2) / q.shape[-1] ** 0.5
+            p = torch.softmax(scores.masked_fill(far & local, -torch.inf), -1)
+            x = x + self.linear((p @ v).transpose(0, 1).reshape(n, -1), at + "attn.Wo")
+            y, gate = self.linear(self.normed(x, at + "mlp_norm"), at + "mlp.Wi").chunk(2, -1)
+            x = x + self.linear(functional.gelu(y) * gate, at + "mlp.Wo")
+        return self.normed(x, "model.final_norm")
+
+    def logits(self, rows, step=0, by_hand=True):
+        hidden = [self.hidden(ids) for ids in rows]
+        mean = self.config.get("classifier_pooling", "cls") == "mean"
+        x = [h[list(self.places[r])] if self.places else h.mean(0, keepdim=True) if mean else h[:1] for r, h in enumerate(hidden)]
+        x = self.normed(functional.gelu(self.linear(torch.cat(x), "head.dense")), "head.norm")
+        if self.places:
+            return functional.linear(x, self.param["model.embeddings.tok_embeddings.weight"], self.param["decoder.bias"])
+        return functional.linear(x, self.param["classifier.weight"], self.param["classifier.bias"])
+
+
 def uniform(seed, step, operation, elements):
     """Philox4x32-10 of (seed, step, chunk 0, operation, element), as numbers in [0, 1) of 24 bits."""
     c = [elements.astype(np.uint64) // 4] + [np.full(elements.shape, word, np.uint64) for word in (operation, step, 0)]
@@ -306,14 +385,18 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False,
     lrs = [lr * (step + 1) / steps for step in range(steps)]
     rules = dict(momentum=0.0, optimizer="adamw", beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1,
                  groups="*.bias *LayerNorm* weight_decay=0")
+    kind = Encoder
+    if config["model_type"] == "modernbert":
+        kind, rules["groups"] = Modern, "*.bias *norm.weight weight_decay=0"
     if lora:
-        rules["freeze"] = "roberta.*[!AB].weight,roberta.*.bias"
-    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora, places, pairs)
+        rules["freeze"] = "model.*[!AB].weight,head.*" if kind is Modern else "roberta.*[!AB].weight,roberta.*.bias"
+    model = kind(config, classes, most, torch.Generator().manual_seed(seed), lora, places, pairs)
     model.seed = seed
     init = state_of(model)
     model.to(torch.float64).training = False
     model.pairs = None  # torch's encoder has none
-    assert torch.allclose(model.logits(rows, 0, True), model.logits(rows, 0, False), rtol=1e-9, atol=1e-12)
+    if kind is Encoder:
+        assert torch.allclose(model.logits(rows, 0, True), model.logits(rows, 0, False), rtol=1e-9, atol=1e-12)
     model.training, model.pairs = True, pairs
     truth = train(model, rows, labels, lrs, by_hand, rules)
     model.param = {name: torch.from_numpy(np.array(t)) for name, t in init.items()}
@@ -330,6 +413,8 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False,
         metadata["masked"] = masked
     if lora:
         metadata["lora"] = f"{lora[0]} {lora[1]}"
+        if kind is Modern:
+            metadata["lora.target"] = "Wqkv"
     if pairs:
         text = "decaylinear:" + ",".join(f"{key}={value}" for key, value in pairs.items())
         metadata.update({"insert.head": text, "insert.tail": text, "head_end": "encoder.layer.0.attention.output",
@@ -355,6 +440,11 @@ def bert(family, vocab, f, wide, layers, heads, positions, **more):
                 attention_probs_dropout_prob=0.0, initializer_range=0.2, sep_token_id=3, **more)
 
 
+def modern(vocab, f, wide, layers, heads, positions, **more):
+    return dict(model_type="modernbert", vocab_size=vocab, hidden_size=f, intermediate_size=wide, num_hidden_layers=layers,
+                num_attention_heads=heads, max_position_embeddings=positions, norm_eps=1e-5, initializer_range=0.3, **more)
+
+
 DISTILBERT = dict(model_type="distilbert", vocab_size=26, dim=18, hidden_dim=28, n_layers=2, n_heads=3, max_position_embeddings=10, dropout=0.0,
                   attention_dropout=0.0, seq_classif_dropout=0.0, activation="gelu", initializer_range=0.2)
 
@@ -375,6 +465,15 @@ RUNS = {
     "electra_masked": dict(config=bert("electra", 9, 16, 20, 2, 2, 12, embedding_size=10), classes=9, lengths=[7, 12, 2], most=12, steps=5,
                            lr=0.001, seed=10, masked=0.5),
     "distilbert_masked": dict(config=DISTILBERT, classes=26, lengths=[10, 3, 6], most=10, steps=5, lr=0.0003, seed=9, masked=0.2),
+    # rows longer than the window; the first layer is global, two are local
+    "modernbert": dict(config=modern(30, 16, 20, 4, 2, 24, local_attention=6, global_rope_theta=300.0, local_rope_theta=20.0,
+                                     classifier_pooling="mean", global_attn_every_n_layers=3),
+                       classes=3, lengths=[17, 1, 9, 4], most=17, steps=5, lr=0.001, seed=12),
+    "modernbert_lora": dict(config=modern(30, 16, 20, 2, 4, 20, local_attention=4, rope_parameters=dict(
+        full_attention=dict(rope_type="default", rope_theta=200.0), sliding_attention=dict(rope_type="default", rope_theta=10.0)),
+        layer_types=["sliding_attention", "full_attention"]), classes=2, lengths=[12, 3, 6], most=12, steps=5, lr=0.003, seed=13, lora=(3, 8)),
+    "modernbert_masked": dict(config=modern(40, 16, 20, 2, 2, 24, local_attention=8, local_rope_theta=30.0), classes=40, lengths=[7, 1, 16, 12],
+                              most=18, steps=5, lr=0.0003, seed=14, masked=0.3),
     "distilbert": dict(config=DISTILBERT, classes=2, lengths=[10, 3, 6], most=10, steps=5, lr=0.001, seed=6),
 }
 

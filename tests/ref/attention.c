@@ -5,8 +5,11 @@
  *   dv[j] = Σ_i p̃[i,j]·g[i]      dp[i,j] = g[i]·v[j] through the dropout      δ[i] = Σ_j p[i,j]·dp[i,j]
  *   ds[i,j] = p[i,j]·(dp[i,j] − δ[i]) / √D      dq[i] = Σ_j ds[i,j]·k[j]      dk[j] = Σ_i ds[i,j]·q[i]
  * Heads may share keys and values (Ainslie et al., "GQA", 2023). Rotary positions (Su et al., "RoFormer", 2021) turn
- * features c and c + D/2 of the q and k of token t by t·θ^(−2c/D); their gradients are turned back. */
+ * features c and c + D/2 of the q and k of token t by t·θ^(−2c/D); their gradients are turned back. With a part r of D
+ * they turn c and c + r/2 by t·θ^(−2c/r), times a gain, and leave the rest. A cap makes s into cap·tanh(s/cap), and ds
+ * is multiplied by 1 − tanh²(s/cap). Of keys that are not within the window p is 0. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/ref/kernels.h"
@@ -43,10 +46,12 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 /* Rotates x [D] of token t by its position; `by` -1: backwards. */
 static void turn(const struct span *s, double *x, int64_t t, int by)
 {
-	const int64_t d = s->d;
+	const int64_t d = s->a->rope_part ? s->a->rope_part : s->d;
+	const double gain = s->a->rope_gain > 0 ? (double)s->a->rope_gain : 1;
 
 	for (int64_t c = 0; c < d / 2 && s->a->rope > 0; c++) {
-		double angle = (double)(by * t) * sl_rope_frequency(s->a, c, d), a = x[c], b = x[c + d / 2];
+		double angle = (double)(by * t) * sl_rope_frequency(s->a, c, d), a = gain * x[c],
+		       b = gain * x[c + d / 2];
 
 		x[c] = a * cos(angle) - b * sin(angle);
 		x[c + d / 2] = a * sin(angle) + b * cos(angle);
@@ -93,6 +98,20 @@ static double dropped(const struct span *s, int64_t h, int64_t i, int64_t j, dou
 	return sl_rng_unit(sl_rng_u32(&s->call->rng, element)) < rate ? 0 : p / (1 - rate);
 }
 
+/* Whether query i is at most window − 1 tokens from key j. */
+static bool is_near(const struct span *s, int64_t i, int64_t j)
+{
+	return s->a->window == 0 || llabs(s->past + i - j) < s->a->window;
+}
+
+/* The tanh of the score of q with key j; 0 without a cap. */
+static double bent(const struct span *s, int64_t j)
+{
+	const double cap = (double)s->a->cap;
+
+	return cap > 0 ? tanh(dot(s->q, s->k + j * s->d, s->d) / sqrt((double)s->d) / cap) : 0;
+}
+
 /* Fills q, p and kept for query i of head h. */
 static void look(struct span *s, int64_t h, int64_t i)
 {
@@ -102,7 +121,9 @@ static void look(struct span *s, int64_t h, int64_t i)
 	load(s->q, s, s->call->in[0].data, s->a->heads, h, i);
 	turn(s, s->q, s->past + i, 1);
 	for (int64_t j = 0; j < keys; j++) {
-		s->p[j] = dot(s->q, s->k + j * s->d, s->d) / sqrt((double)s->d);
+		s->p[j] = s->a->cap > 0 ? (double)s->a->cap * bent(s, j)
+					: dot(s->q, s->k + j * s->d, s->d) / sqrt((double)s->d);
+		s->p[j] = is_near(s, i, j) ? s->p[j] : -INFINITY;
 		top = fmax(top, s->p[j]);
 	}
 	for (int64_t j = 0; j < keys; j++) {
@@ -146,7 +167,8 @@ static void backward_query(struct span *s, int64_t h, int64_t i)
 	}
 	memset(s->dq, 0, (size_t)s->d * sizeof *s->dq); /* overwrites g, which is no longer needed */
 	for (int64_t j = 0; j < keys; j++) {
-		double ds = s->p[j] * (s->dp[j] - delta) / sqrt((double)s->d);
+		const double slope = 1 - bent(s, j) * bent(s, j);
+		double ds = s->p[j] * (s->dp[j] - delta) * slope / sqrt((double)s->d);
 
 		for (int64_t c = 0; c < s->d; c++) {
 			s->dq[c] += ds * s->k[j * s->d + c];

@@ -645,6 +645,9 @@ static void encoders(void **state)
 	run_golden("tests/golden/bert", "ref", "encoder.layer.0");
 	run_golden("tests/golden/electra", "cpu", "electra.embeddings_project");
 	run_golden("tests/golden/distilbert", "cpu", "transformer.layer.0.sa_layer_norm");
+	run_golden("tests/golden/modernbert", "cpu", "embeddings");
+	run_form("tests/golden/modernbert", "ref", &(struct form){"layers.0", "final_norm", false, 2});
+	run_form("tests/golden/modernbert_lora", "cpu", &(struct form){"embeddings", "head", false, 1});
 	run_form("tests/golden/roberta", "cpu", &(struct form){"embeddings", NULL, true, 1});
 	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true, 1});
 }
@@ -671,6 +674,7 @@ static void masked(void **state)
 	run_form("tests/golden/roberta_masked", "cpu", &(struct form){"embeddings", "encoder.layer.1", false, 3});
 	run_form("tests/golden/bert_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
 	run_golden("tests/golden/electra_masked", "cpu", "electra.embeddings_project");
+	run_form("tests/golden/modernbert_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
 	run_form("tests/golden/distilbert_masked", "ref", &(struct form){"embeddings", NULL, false, 3});
 }
 
@@ -702,6 +706,12 @@ static void causal(void **state)
 	run_form("tests/golden/qwen3", "ref", &(struct form){"layers.0", "norm", true, 3});
 	run_form("tests/golden/phi3", "cpu", &(struct form){"embed_tokens", "layers.1", false, 3});
 	run_form("tests/golden/phi3_lora", "cpu", &(struct form){"layers.0", "norm", false, 1});
+	run_form("tests/golden/phi4", "cpu", &(struct form){"embed_tokens", "norm", false, 2});
+	run_form("tests/golden/phi4", "ref", &(struct form){"layers.0", "norm", true, 1});
+	run_form("tests/golden/phi4_lora", "cpu", &(struct form){"layers.0", "norm", false, 1});
+	run_form("tests/golden/gemma2", "cpu", &(struct form){"layers.0", "norm", false, 2});
+	run_form("tests/golden/gemma2", "ref", &(struct form){"embed_tokens", "layers.1", false, 3});
+	run_form("tests/golden/gemma2_lora", "cpu", &(struct form){"layers.0", "norm", true, 1});
 	run_form("tests/golden/gemma", "cpu", &(struct form){"embed_tokens", "norm", false, 2});
 	run_form("tests/golden/gemma", "ref", &(struct form){"layers.0.add_attention", "norm", false, 1});
 	run_form("tests/golden/gemma3", "cpu", &(struct form){"layers.0", "layers.2", false, 1});

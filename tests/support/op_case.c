@@ -206,6 +206,21 @@
 			old_                                                         \
 		}                                                                    \
 	}
+/* rotary positions of a part of a head, times a gain; scores with a cap; a window */
+#define ATTENTION_BENT(n_, s_, f_, heads_, kv_, causal_, p_, part_, gain_, cap_, window_) \
+	{                                                                                 \
+		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .u.attention = {      \
+			heads_,                                                           \
+			kv_,                                                              \
+			causal_,                                                          \
+			.rope = (part_) ? 50.0f : 0,                                      \
+			.p = p_,                                                          \
+			.rope_part = part_,                                               \
+			.rope_gain = gain_,                                               \
+			.cap = cap_,                                                      \
+			.window = window_                                                 \
+		}                                                                         \
+	}
 #define ATTENTION(n_, s_, f_, heads_, kv_, causal_, rope_, p_, data_)                               \
 	{                                                                                           \
 		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .data = data_, .u.attention = { \
@@ -382,14 +397,20 @@ const struct op_case op_cases[] = {
 	ATTENTION(2, 70, 66, 3, 0, true, 0, 0.1f, DATA_PLAIN), ATTENTION(2, 150, 64, 1, 0, false, 0, 0, DATA_PLAIN),
 	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN), ATTENTION_SCALED(2, 9, 16, 2, 1, 100, 8, 0, 0, 0),
 	ATTENTION_SCALED(2, 20, 32, 2, 1, 500, 4, 0.5f, 2, 40), ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN),
-	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES), EMBEDDING(1, 1, 1, false, 0), EMBEDDING(9, 4, 7, false, 0),
-	EMBEDDING(130, 50, 33, false, 0), EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2),
-	EMBEDDING(10, 5, 17, true, 2), EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1),
-	SEGMENTS(100, 3, 48, 2), SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48),
-	GATHER(1, 1, 1), GATHER(1, 9, 7), GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5),
-	TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17),
-	TRANSPOSE_BACK(2, 130, 31), TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1), PLAIN(ELU, 3, 7, 7, 33),
-	PLAIN(ELU, 4, 16, 0, 768), PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33),
+	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES), ATTENTION_BENT(2, 9, 32, 2, 1, true, 0, 12, 1.2f, 0, 0),
+	ATTENTION_BENT(2, 70, 20, 2, 0, false, 0.2f, 4, 0, 0, 0),
+	ATTENTION_BENT(3, 9, 16, 2, 1, true, 0, 0, 0, 0.7f, 0),
+	ATTENTION_BENT(2, 70, 24, 2, 0, false, 0.25f, 0, 0, 0.5f, 0),
+	ATTENTION_BENT(2, 70, 24, 2, 0, true, 0, 8, 0, 0, 5), ATTENTION_BENT(3, 9, 16, 2, 0, false, 0.2f, 8, 0, 0, 3),
+	ATTENTION_BENT(2, 150, 32, 2, 1, false, 0, 0, 0, 0, 40),
+	ATTENTION_BENT(2, 150, 16, 1, 0, true, 0.1f, 16, 0.9f, 1.5f, 65), EMBEDDING(1, 1, 1, false, 0),
+	EMBEDDING(9, 4, 7, false, 0), EMBEDDING(130, 50, 33, false, 0), EMBEDDING(64, 200, 48, false, 0),
+	EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2), EMBEDDING(100, 4, 48, true, 0),
+	SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2), SELECT(1, 1, 1), SELECT(1, 9, 7),
+	SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7), GATHER(5, 2, 33), GATHER(70, 11, 48),
+	TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1),
+	TRANSPOSE_BACK(3, 5, 17), TRANSPOSE_BACK(2, 130, 31), TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1),
+	PLAIN(ELU, 3, 7, 7, 33), PLAIN(ELU, 4, 16, 0, 768), PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33),
 	PLAIN(SOFTPLUS, 4, 16, 0, 768), MATH(1, 0, 0, 1, EXP), MATH(3, 7, 7, 33, EXP), MATH(1, 0, 0, 1, LOG),
 	MATH(3, 7, 7, 33, LOG), MATH(1, 0, 0, 1, SQRT), MATH(3, 7, 7, 33, SQRT), MATH(1, 0, 0, 1, RECIPROCAL),
 	MATH(3, 7, 7, 33, RECIPROCAL), PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2),
@@ -471,7 +492,7 @@ static const char *const data_names[] = {"", ", offset 30", ", ties", ", large"}
 
 const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 {
-	char attr[64] = "", shape[40];
+	char attr[128] = "", shape[40];
 
 	switch (c->kind) {
 	case SL_OP_CONV2D:
@@ -514,9 +535,10 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		snprintf(attr, sizeof(attr), " p %g", (double)c->u.dropout.p);
 		break;
 	case SL_OP_ATTENTION:
-		snprintf(attr, sizeof(attr), ", heads %d:%d%s rope %g p %g", c->u.attention.heads,
-			 sl_attention_kv(&c->u.attention), c->u.attention.causal ? " causal" : "",
-			 (double)c->u.attention.rope, (double)c->u.attention.p);
+		snprintf(attr, sizeof(attr), ", heads %d:%d%s rope %g p %g part %d cap %g window %d",
+			 c->u.attention.heads, sl_attention_kv(&c->u.attention), c->u.attention.causal ? " causal" : "",
+			 (double)c->u.attention.rope, (double)c->u.attention.p, c->u.attention.rope_part,
+			 (double)c->u.attention.cap, c->u.attention.window);
 		break;
 	case SL_OP_EMBEDDING:
 		snprintf(attr, sizeof(attr), " of %d%s", c->u.embedding.rows,

@@ -862,6 +862,16 @@ static void test_patterns(void **state)
 	assert_int_equal(sl_pattern_find("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
 					 "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
 			 SL_TOK_WORDS_LLAMA3);
+	assert_string_equal(words_of(SL_TOK_WORDS_PHI4, text), "I'LL| pay| | |123|45| (|é|)\n\n| x|.\n");
+	assert_string_equal(words_of(SL_TOK_WORDS_PHI4, "HTTPServer's camelCase x.\n/y a/b 是É1"),
+			    "HTTPServer's| camel|Case| x|.\n/|y| a|/b| 是|É|1");
+	assert_int_equal(
+		sl_pattern_find("[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}"
+				"\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}"
+				"\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m"
+				"|'ll|'d)?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!"
+				"\\S)|\\s+"),
+		SL_TOK_WORDS_PHI4);
 	assert_int_equal(sl_pattern_find(".*"), SL_TOK_WORDS_COUNT);
 }
 
