@@ -79,7 +79,7 @@ ends() {
 away() {
 	name=$1
 	local -n of=$3
-	local since
+	local since is
 	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 "${of[@]}")
 	begin
 	goes "$2"
@@ -96,6 +96,8 @@ away() {
 	[ "$(record 0 '.members[2].steps')" = $((steps - missed)) ] || fail "$name: member 2 was in $(record 0 '.members[2].steps') steps"
 	grep -qE "^2 +$((steps - missed)) +90.0 % +[0-9.]+ %  away in steps [0-9]+-[0-9]+" "$tmp/$name-0.log" || fail "$name: the summary has no row of member 2"
 	grep -q "group-parts: group $name, $steps steps: member 0 100.0 % of the steps.*member 2 90.0 %" "$tmp/$serving.log" || fail "$name: the server does not say who took part"
+	case $3.$2 in shared.*) is="are now the group's" ;; private.lost) is='are as they began' ;; *) is='stay those of that state' ;; esac
+	grep -q "INFO joined: .* after the state that this member has: its head and tail $is\$" "$tmp/$name-2.log" || fail "$name: member 2 does not say that head and tail $is"
 	case $absent in *@*) [ "$3" = private ] ;; *) [ "$3" = shared ] ;; esac || fail "$name: --absent $absent"
 }
 
