@@ -85,7 +85,7 @@ wait_for 'the server does not say that a member never came' grep -q 'group-late:
 member 2 "${late[@]}"
 wait_for 'the server does not say what the member has missed' grep -q 'group-late: group late: member 2 takes part again in step [0-9]*, and has missed [0-9]* steps$' "$tmp/serving.log"
 missed=$(sed -n 's/.*group late: member 2 takes part again.* has missed \([0-9]*\) steps$/\1/p' "$tmp/serving.log" | head -n 1)
-wait_for "$group: member 2 does no step" has_steps $group-2 $((missed + 1))
+wait_for "$group: member 2 does no round" has_steps $group-2 $((missed + 5))
 end_process "${pid[2]}"
 rm -r "$tmp/$group-2"
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "$group, member $k"; done
