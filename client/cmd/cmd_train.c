@@ -1,3 +1,4 @@
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "client/setup/principal.h"
 #include "client/train/absent.h"
 #include "client/train/drive.h"
+#include "client/train/group_record.h"
 #include "client/train/phase.h"
 
 static const char *const usage[] = {
@@ -24,7 +26,7 @@ static const char *const usage[] = {
 	"75. A second one ends it at once. --resume goes on with the run.",
 	"A finished run is kept. To train another one in the same log.dir, give --fresh. To train the finished one "
 	"further, give --resume --set train.epochs=N. --auto-resume is for services and scripts: it begins the run, "
-	"goes on with it, or ends with status 0 if it is done.",
+	"goes on with it, or ends with its status if it is done.",
 	"The table at the end has a row for each of the four tensors. wire MB is what crossed the link, headers of "
 	"messages included; up goes to the server, down comes from it. fp32 MB is the size without codec and insert. "
 	"real is the ratio of the two; nominal is the ratio by the codec's own count. Average MB/s is what a step "
@@ -190,17 +192,25 @@ static void say_kept(const struct sl_conf_client *conf)
 		       (unsigned long long)step);
 }
 
-/* Says that --auto-resume has nothing to do, and what the config asks for since then. */
-static void say_done(const struct sl_conf_client *conf)
+/* Says that --auto-resume has nothing to do, and what the config asks for since then. The status is that of the run: a
+ * member may have had too few steps. */
+static int say_done(const struct sl_conf_client *conf)
 {
 	const struct sl_past_run past = sl_past_run(conf->log.dir);
-	char changed[SL_SAME_RUN_TEXT];
+	char changed[SL_SAME_RUN_TEXT], *line = sl_past_run_summary(conf->log.dir);
+	json_t *summary = line ? json_loads(line, 0, NULL) : NULL;
+	struct sl_fail fail;
+	const enum sl_err err = sl_group_record_check(json_object_get(summary, "group"), &fail);
+
+	json_decref(summary);
+	free(line);
 
 	if (past.resumable && sl_past_run_changed(conf, past.steps, changed))
 		sl_log(SL_LOG_WARN, "done-otherwise", "the run in %.300s ended with other settings: %s", conf->log.dir,
 		       changed);
 	sl_log(SL_LOG_INFO, "run-done",
 	       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh", conf->log.dir);
+	return err ? sl_command_failed(&fail) : 0;
 }
 
 /* Adds the settings that options are short for: --epochs, --batch, --lr, --alone for one key each, --clients for
@@ -266,10 +276,8 @@ static int train(struct run *r, int argc, char **argv)
 		return status;
 	rest = o.auto_resume ? sl_run_rest(&r->conf) : SL_RUN_NONE;
 	o.resume = o.resume || rest == SL_RUN_OPEN;
-	if (rest == SL_RUN_DONE) {
-		say_done(&r->conf);
-		return 0;
-	}
+	if (rest == SL_RUN_DONE)
+		return say_done(&r->conf);
 	if (!o.resume && !o.fresh && sl_journal_taken(&r->conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	if (!r->conf.log.dir[0])

@@ -107,7 +107,8 @@ void sl_archive_say_lost(uint64_t held, uint64_t next_step, bool given, bool com
 		       held, next_step,
 		       common      ? ", since another member of the group, or the server, holds no later one"
 		       : next_step ? ""
-				   : ": no checkpoint was on both sides' disks (a server needs a `store`)");
+				   : ": the server has no checkpoint of them: none was due yet "
+				     "(train.checkpoint_every), or it has no `store`, or another one");
 }
 
 static void run_write(struct sl_job *job)

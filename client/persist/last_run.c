@@ -125,10 +125,10 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
 }
 
-/* True if log.jsonl ends with the summary of a run that ended early. */
-static bool was_stopped(const char *dir)
+/* The last line of log.jsonl, in `tail`. */
+static const char *last_line(const char *dir, char tail[LOG_TAIL + 1])
 {
-	char path[PATH_MAX], tail[LOG_TAIL + 1], *line;
+	char path[PATH_MAX], *line;
 	int fd = snprintf(path, sizeof path, "%s/log.jsonl", dir) < PATH_MAX
 			 ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
 			 : -1;
@@ -139,8 +139,24 @@ static bool was_stopped(const char *dir)
 		close(fd);
 	tail[n > 1 ? n - 1 : 0] = '\0'; /* without the last line feed */
 	line = strrchr(tail, '\n');
-	line = line ? line + 1 : tail;
+	return line ? line + 1 : tail;
+}
+
+/* True if log.jsonl ends with the summary of a run that ended early. */
+static bool was_stopped(const char *dir)
+{
+	char tail[LOG_TAIL + 1];
+	const char *line = last_line(dir, tail);
+
 	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
+}
+
+char *sl_past_run_summary(const char *dir)
+{
+	char tail[LOG_TAIL + 1];
+	const char *line = last_line(dir, tail);
+
+	return strstr(line, "\"type\":\"summary\"") ? strdup(line) : NULL;
 }
 
 bool sl_past_run_is_open(const char *dir)

@@ -31,6 +31,8 @@ struct sl_past_run {
 struct sl_past_run sl_past_run(const char *dir);
 /* Whether a checkpoint, or the log's last line, says that the run in log.dir is not done. */
 bool sl_past_run_is_open(const char *dir);
+/* The summary at the end of the run's log, as JSON; NULL: there is none. The caller frees it. */
+char *sl_past_run_summary(const char *dir);
 /* The same as sl_same_run_changed for the run in log.dir that is done after `steps`, and left its last state. */
 bool sl_past_run_changed(const struct sl_conf_client *conf, uint64_t steps, char out[SL_SAME_RUN_TEXT]);
 /* Sets *epochs to the number of epochs of a finished run whose last state is that of step `steps`. */

@@ -1,4 +1,6 @@
 /* Actions of a run that goes on: batches, steps, links. */
+#include <inttypes.h>
+
 #include "client/persist/last_run.h"
 #include "client/train/drive_parts.h"
 #include "common/base/failpoint.h"
@@ -65,9 +67,12 @@ bool sl_act_join(struct drive *d)
 		return true;
 	if (begin > held)
 		sl_log(SL_LOG_INFO, "joined",
-		       "the group did steps %llu to %llu without this member, whose head and tail are %s",
-		       (unsigned long long)held + 1, (unsigned long long)begin,
-		       has_ends ? "now the group's" : "unchanged");
+		       "the group did steps %" PRIu64 " to %" PRIu64
+		       " after the state that this member has: its head and tail %s",
+		       held + 1, begin,
+		       has_ends ? "are now the group's"
+		       : held   ? "stay those of that state"
+				: "are as they began");
 	sl_training_join(d->run, begin, has_ends);
 	if (sl_remote_set_step(d->remote, begin)) {
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "the state of step %llu could not be set",

@@ -290,6 +290,13 @@ static void on_retry(void *arg)
 	sl_drive_event(arg, EV_RETRY);
 }
 
+/* Whether nothing is left for the server to store: it has the last state, or keeps none of this group. */
+static bool is_stored(const struct drive *d)
+{
+	return !d->setup->conf->train.checkpoint_every || sl_group_record_is_unkept(d->link.record) ||
+	       sl_remote_kept_there(d->remote, sl_training_state(d->run).step);
+}
+
 static void say_waits(struct drive *d)
 {
 	const char *group = d->setup->conf->agreed.share.group;
@@ -297,9 +304,14 @@ static void say_waits(struct drive *d)
 	if (d->state != DRIVE_FETCH || !d->waits_ms || sl_loop_now_ms(d->loop) - d->waits_ms < SAY_WAITS_MS)
 		return;
 	d->waits_ms = 0;
-	if (group[0] && !d->why)
+	if (!group[0] || d->why)
+		return;
+	if (is_stored(d))
 		sl_log(SL_LOG_INFO, "group-waits",
 		       "this member is done, and waits until all members of group %s have come to the end", group);
+	else
+		sl_log(SL_LOG_INFO, "group-waits",
+		       "this member is done, and waits until the server has stored the last state of group %s", group);
 }
 
 /* Updates rates and traffic, and looks for a task that hangs. */

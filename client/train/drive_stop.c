@@ -1,6 +1,7 @@
 /* Actions of a run that ends: at its end, after an error, by a signal within drain_s, or because a task hangs. */
 #include "client/persist/last_run.h"
 #include "client/train/drive_parts.h"
+#include "client/train/group_record.h"
 #include "client/train/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -41,10 +42,24 @@ bool sl_act_leave(struct drive *d)
 
 /* ---- the end of a run that is done; what one action writes is on the disk before the next begins ---- */
 
+/* The group's record may know of steps of this member that an earlier process did, whose files are lost. */
+static void note_part(struct drive *d)
+{
+	const json_t *member;
+	json_t *record;
+
+	sl_drive_count(d);
+	record = sl_group_record_read(d->link.record);
+	member = json_array_get(json_object_get(record, "members"), (size_t)d->setup->conf->agreed.share.member);
+	sl_training_took_part(d->run, json_integer_value(json_object_get(member, "steps")) > 0);
+	json_decref(record);
+}
+
 static enum sl_err save_model(struct drive *d, struct sl_fail *fail)
 {
 	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights, fail);
 
+	note_part(d);
 	d->written = true;
 	if (!err)
 		err = sl_drive_save(d->setup, d->run, sl_remote_made(d->remote), fail);

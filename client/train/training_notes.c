@@ -60,11 +60,18 @@ void sl_training_end_phase(struct sl_training *r)
 	r->mark.train = (struct tally){0};
 }
 
+void sl_training_took_part(struct sl_training *r, bool took)
+{
+	r->took_part = took;
+}
+
 struct sl_about_reached sl_training_reached(const struct sl_training *r, bool best, uint64_t made)
 {
+	const bool earlier = r->took_part && !r->bare && !r->totals.own_steps;
+
 	return (struct sl_about_reached){.step = r->step,
 					 .of = r->total_steps,
-					 .untrained = r->totals.own_steps <= r->totals.skipped,
+					 .untrained = r->totals.own_steps <= r->totals.skipped && !earlier,
 					 .best = best,
 					 .made = made};
 }
@@ -78,8 +85,9 @@ void sl_run_check_own(const struct sl_training *r)
 		return;
 	if (group[0])
 		sl_log(SL_LOG_WARN, "untrained",
-		       "this member has trained no step of its own: its middle is that of group %s after step %" PRIu64
-		       "%s",
+		       "this member has %s: its middle is that of group %s after step %" PRIu64 "%s",
+		       r->took_part && !r->totals.own_steps ? "trained no step since it began again"
+							    : "trained no step of its own",
 		       group, theirs, r->bare ? ", its head and tail are as they began" : "");
 	else
 		sl_log(SL_LOG_WARN, "untrained",

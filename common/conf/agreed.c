@@ -363,9 +363,14 @@ static bool is_own(const char *path, bool vertical)
 		   {"share.role", false}, {"share.sends", false},  {"share.fresh", false},
 		   {"cross.", true},      {"train.batch", true},   {"tokens.", true}};
 
-	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-		if (strncmp(path, own[i].path, strlen(own[i].path)) == 0 && !(vertical && own[i].alike))
+	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+		const size_t len = strlen(own[i].path);
+		const bool is = own[i].path[len - 1] == '.' ? strncmp(path, own[i].path, len) == 0
+							    : strcmp(path, own[i].path) == 0;
+
+		if (is && !(vertical && own[i].alike))
 			return !is_end_codec(path); /* the mean is coded once, for all */
+	}
 	return false;
 }
 

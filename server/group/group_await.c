@@ -305,8 +305,9 @@ void sl_group_note_part(struct sl_group *g, int k)
 
 	if (p->misses)
 		sl_log_limited(SL_LOG_INFO, "group-late",
-			       "group %s: member %d takes part again in step %" PRIu64 ", and has missed %d", g->name,
-			       k, g->t.step, p->misses);
+			       "group %s: member %d takes part again in step %" PRIu64 ", and has missed %" PRIu64
+			       " steps",
+			       g->name, k, g->t.step, p->misses);
 	p->misses = 0;
 	p->got = p->shuns = FROM_NOBODY;
 	p->answer = p->answer == ANSWER_OLD ? ANSWER_NONE : p->answer;
@@ -317,9 +318,13 @@ void sl_group_note_late(struct sl_group *g, int k)
 	struct sl_group_member *p = &g->member[k];
 
 	sl_trunk_missed(&g->t, k);
-	if (!p->misses++)
+	if (!p->misses)
 		sl_log_limited(SL_LOG_WARN, "group-late", "group %s: step %" PRIu64 " was done without member %d, %s",
-			       g->name, g->t.step, k, p->m ? "which was late" : "whose link is lost");
+			       g->name, g->t.step, k,
+			       p->m                   ? "which was late"
+			       : g->t.seat[k].ends_at ? "whose link is lost"
+						      : "which has never come");
+	p->misses += g->round;
 	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }

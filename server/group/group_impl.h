@@ -30,8 +30,8 @@ struct sl_group_member {
 	int entered;                  /* its sessions that are admitted and not over, m among them */
 	enum sl_conf_share_role role; /* in a vertical group: of m, or of the last one that was admitted */
 	int sends;                    /* the same: of the middle's inputs those that it gives; 0: all, or none */
-	int backward; /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
-	int misses;   /* those in a row, up to now */
+	int backward;    /* the same: chunks of the pass whose head_grad was begun; -1: its order is back */
+	uint64_t misses; /* steps that were done without it since its last one */
 	/* how long a step waits for it, unless it needs all (group_await.c) */
 	uint64_t began_ms; /* when it could begin the step under way */
 	uint64_t waits_ms; /* since when the group could go on without it; 0: not */

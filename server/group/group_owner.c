@@ -207,9 +207,10 @@ enum sl_err sl_group_check_anew(const struct sl_group *g, int k, struct sl_fail 
 	for (int i = 0; i < g->n && at < sizeof others - 8; i++)
 		if (!sl_group_asks_anew(g, i, g->seat[i].m))
 			at += (size_t)snprintf(others + at, sizeof others - at, "%s%d", at ? ", " : "", i);
-	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-			  "group %s begins anew only if all members come with --fresh, and members %s have not: stop "
-			  "those, and start all with it. To come into the run under way, start this one without it, in "
-			  "an empty log.dir",
-			  g->name, others);
+	return sl_fail_at(
+		fail, "share.member", SL_ERR_MISMATCH,
+		"group %s begins anew only if all members come with --fresh, and members %s have not: stop "
+		"those, and start all with it. To come into the run under way, leave --fresh out: --resume goes "
+		"on with this member's log.dir, and if that is lost, an empty one will do",
+		g->name, others);
 }

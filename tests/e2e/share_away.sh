@@ -79,7 +79,7 @@ ends() {
 away() {
 	name=$1
 	local -n of=$3
-	local since
+	local since is
 	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 "${of[@]}")
 	begin
 	goes "$2"
@@ -96,6 +96,8 @@ away() {
 	[ "$(record 0 '.members[2].steps')" = $((steps - missed)) ] || fail "$name: member 2 was in $(record 0 '.members[2].steps') steps"
 	grep -qE "^2 +$((steps - missed)) +90.0 % +[0-9.]+ %  away in steps [0-9]+-[0-9]+" "$tmp/$name-0.log" || fail "$name: the summary has no row of member 2"
 	grep -q "group-parts: group $name, $steps steps: member 0 100.0 % of the steps.*member 2 90.0 %" "$tmp/$serving.log" || fail "$name: the server does not say who took part"
+	case $3.$2 in shared.*) is="are now the group's" ;; private.lost) is='are as they began' ;; *) is='stay those of that state' ;; esac
+	grep -q "INFO joined: .* after the state that this member has: its head and tail $is\$" "$tmp/$name-2.log" || fail "$name: member 2 does not say that head and tail $is"
 	case $absent in *@*) [ "$3" = private ] ;; *) [ "$3" = shared ] ;; esac || fail "$name: --absent $absent"
 }
 
@@ -123,6 +125,9 @@ unmet() {
 	wait_for "$name: the others do not go on" has_steps "$name-0" 60
 	comes kill
 	ends 80
+	rc=0
+	client "$name-2" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member=2 --auto-resume || rc=$?
+	[ $rc = 80 ] || fail "$name: a service that starts again over the run that is done: status $rc"
 	grep -q 'group-away: all members are there' "$tmp/$name-0.log" || fail "$name: members do not hear who came back"
 	! grep -q group-owes "$tmp/$serving.log" || fail "$name: the group waits"
 	grep -q 'share.least: .*member 2 took part in [0-9.]* % of its steps, where 90.0 % were to be' "$tmp/$name-2.log" || fail "$name: it is not said who got less"

@@ -110,31 +110,34 @@ again() {
 	anew listed
 }
 
-# one: the others go on, or come back without --fresh.
+# one NAME KEYS: the others go on, or come back without --fresh. So does this one, with its files or without.
 one() {
-	local told='begins anew only if all members come with --fresh, and members 0, 1 have not'
-	begin one step
+	local told='begins anew only if all members come with --fresh, and members 0, 1 have not: stop those, and start all with it. To come into the run under way, leave --fresh out: --resume goes on with this member.s log.dir'
+	begin "$1" "$2"
 	end_process "${pid[2]}"
 	member 2 --fresh
 	ends_with "${pid[2]}" 78 $patience "$name: a member that alone begins anew"
-	grep -q "$told" "$tmp/one-2.log" || fail "$name: it is not told who has not"
-	end_process "${pid[0]}" "${pid[1]}" "$server_pid"
+	grep -q "$told" "$tmp/$name-2.log" || fail "$name: it is not told who has not, and what to do"
+	delay=1000 member 2 --resume # all steps wait for this one's
+	wait_for "$name: its files do not come into the run" grep -q 'INFO session-open: training with .*, from step [1-9]' "$tmp/$name-2.log"
+	! grep -q 'its head and tail are as they began' "$tmp/$name-2.log" || fail "$name: its head and tail are lost by what it is told"
+	end_process "${pid[@]}" "$server_pid"
 	serve -again
 	member 2 --fresh
-	says "group-waits: group one: member 2 is here, 1 of 3"
+	says "group-waits: group $name: member 2 is here, 1 of 3"
 	for k in 0 1; do member $k --auto-resume; done
 	ends_with "${pid[2]}" 78 $patience "$name: a member that alone begins anew, once the others are here"
-	grep -q "$told" "$tmp/one-2.log" || fail "$name: it is not told who has not, once they are here"
-	rm -r "$tmp/one-2"
+	grep -q "$told" "$tmp/$name-2.log" || fail "$name: it is not told who has not, once they are here"
+	rm -r "$tmp/$name-2"
 	member 2
 	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
-	echo "one: ok"
+	echo "$name: ok"
 }
 
 alone() {
 	trap 'kill -9 "${pid[@]}" "$server_pid" 2>/dev/null || true' EXIT
 	"$@"
 }
-two_at_a_time alone 'under_way|running|step' 'under_way|restarted|step|server' 'ended|ended|step' again one 'under_way|own|private|server' \
+two_at_a_time alone 'under_way|running|step' 'under_way|restarted|step|server' 'ended|ended|step' again 'one|one|step' 'one|one-own|private' 'under_way|own|private|server' \
 	'under_way|rounds|rounds|server' 'under_way|serial|serial' 'ended|ended-own|private' 'under_way|all|all|server' 'ended|ended-all|all'
 echo "share_fresh: ok"

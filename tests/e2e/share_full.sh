@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The disk of a group's server is full when it starts, and has room later: the limit of its store grows with the free
-# space, so checkpoints are kept from then on. It is full again for the last state: members wait, and hear why; once there
-# is room, they end with 0.
+# space, so checkpoints are kept from then on. It is full again for the last state: members write their models, wait, and
+# hear why and for what; one that is stopped there keeps its model. Once there is room, the other ends with 0.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -33,8 +33,14 @@ for k in 0 1; do let_go "member-$k"; done
 says 'full, step 32: .*\(is full: it has [0-9]* bytes free\|No space left on device\)'
 for k in 0 1; do
 	wait_for "member $k does not hear that the last state is not stored" grep -q '^WARN last-state: the server could not keep its side; its log says why: this member writes its model, and ends once the server.s store, if it has one, holds the last state$' "$tmp/member-$k.log"
+	wait_for "member $k does not hear for what it waits" grep -q '^INFO group-waits: this member is done, and waits until the server has stored the last state of group full$' "$tmp/member-$k.log"
+	! grep 'waits until all members' "$tmp/member-$k.log" || fail "member $k waits for members, who are all done"
+	[ -s "$tmp/member-$k/model.safetensors" ] || fail "member $k has no model while it waits"
 done
+signal TERM "${pid[1]}"
+ends_with "${pid[1]}" 75 $patience 'a member that is stopped as it waits'
+[ -s "$tmp/member-1/model.safetensors" ] || fail 'the member that was stopped has no model'
 rm "$tmp/small/filler"
-for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+ends_with "${pid[0]}" 0 $patience 'the member that waits'
 grep -v '^train' "$tmp/member-0.log" "$tmp/serving.log"
 echo "share_full: ok"

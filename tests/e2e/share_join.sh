@@ -192,7 +192,7 @@ for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that ev
 # A member that comes when the run is over trains nothing. It says so, and so does its model.
 starts m1 1 $((at + 12)) --fresh
 ends_with "${pid[1]}" 0 $patience 'a member that comes after the end'
-grep -q "WARN untrained: this member has trained no step of its own: its middle is that of group g after step $((at + 12)), its head and tail are as they began" "$tmp/m1.log" ||
+grep -q "WARN untrained: this member has trained no step since it began again: its middle is that of group g after step $((at + 12)), its head and tail are as they began" "$tmp/m1.log" ||
 	fail "a member that comes after the end: $(cat "$tmp/m1.log")"
 "$SPLITC" eval "$tmp/client.yaml" --local --json --set log.dir="$tmp/m1" >"$tmp/untrained.json" 2>"$tmp/untrained.log" || fail 'its model cannot be read'
 jq -e '[.warnings[].id] - ["no-better-than-majority"] == ["untrained"]' "$tmp/untrained.json" >/dev/null || fail "its model: $(cat "$tmp/untrained.json" "$tmp/untrained.log")"

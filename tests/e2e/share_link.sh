@@ -86,6 +86,8 @@ refused_beside 3 share.clients 'the group g has 3, this client has 4' share.clie
 refused_beside 3 share.mode 'has sync, this client has serial' share.mode=serial share.member=1
 refused_beside 3 train.seed 'the group g has 3, this client has 5' train.seed=5 share.member=1
 refused_beside 3 share.rows 'has 24, this client has 30' train.batch=10 share.member=1
+refused_beside 3 share.member_norm 'the group g has 0, this client has 3' share.member_norm=3 share.member=1
+refused_beside 3 share.patience_s 'the group g has 0, this client has 3' share.patience_s=3 share.member=1
 refused_beside 3 'group g' 'trains another middle' partition=2:-1 share.member=1
 refused_beside 3 share.member 'another client is member 0 of group g' share.member=0
 wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tcp.* has answered; group g goes on once enough of its 3 members are there' "$tmp/waits.log"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What members of a group hear where something was put back, lost or mixed up: an older copy of the server's store; a
-# lost log.dir in a vertical group; another share.secret; a server that keeps nothing. Each sentence names the cause, and what would be right.
+# lost log.dir in a vertical group; another share.secret; a server that keeps nothing, or nothing yet; a member that comes
+# late, or after the end. Each sentence names the cause, and what would be right.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -80,6 +81,34 @@ norms() {
 }
 norms clipped 'clipped in 8 steps' 0 --set share.over_norm=clip
 norms dropped 'no gradient in 8 steps .NaN, Inf or above share.member_norm.' 80 --set train.on_nan=skip
+
+# No checkpoint is due before the server dies, which has a store.
+group=early
+for k in 0 1; do member $k --set train.checkpoint_every=30; done
+wait_for "$group: no step 6" has_steps $group-0 6
+end_process "$server_pid"
+start_server serving "listen=$endpoint"
+for k in 0 1; do wait_for "$group: member $k does not hear why all begin again" grep -q 'steps-lost: .*, the server from step 0: the steps between them are run again: the server has no checkpoint of them: none was due yet (train.checkpoint_every), or it has no .store., or another one$' "$tmp/$group-$k.log"; done
+end_process "${pid[@]}"
+
+# A member comes late, loses its files, and comes again when the run is done.
+group=late
+late=(--set share.clients=3 --set share.quorum=2 --set share.least=0 --set share.patience_s=1 --set share.mode=rounds --set share.round=4)
+for k in 0 1; do member $k "${late[@]}"; done
+wait_for 'the server does not say that a member never came' grep -q 'group-late: group late: step [0-9]* was done without member 2, which has never come$' "$tmp/serving.log"
+member 2 "${late[@]}"
+wait_for 'the server does not say what the member has missed' grep -q 'group-late: group late: member 2 takes part again in step [0-9]*, and has missed [0-9]* steps$' "$tmp/serving.log"
+missed=$(sed -n 's/.*group late: member 2 takes part again.* has missed \([0-9]*\) steps$/\1/p' "$tmp/serving.log" | head -n 1)
+wait_for "$group: member 2 does no round" has_steps $group-2 $((missed + 5))
+end_process "${pid[2]}"
+rm -r "$tmp/$group-2"
+for k in 0 1; do ends_with "${pid[k]}" 0 $patience "$group, member $k"; done
+jq -r 'select(.type == "summary").group.absent' "$tmp/$group-0/log.jsonl" | grep -q "^2:1-$missed," || fail "$group: the server says that member 2 has missed $missed steps, the record: $(jq -c 'select(.type == "summary").group' "$tmp/$group-0/log.jsonl")"
+member 2 "${late[@]}"
+ends_with "${pid[2]}" 0 $patience "$group: the member that comes after the end"
+! grep untrained "$tmp/$group-2.log" || fail "$group: a member that took part says that it has trained nothing"
+"$SPLITC" eval "$tmp/client.yaml" --local --json --set log.dir="$tmp/$group-2" >"$tmp/eval.json" 2>"$tmp/eval.log" || fail "$group: the model cannot be read"
+jq -e '[.warnings[].id | select(. == "untrained")] == []' "$tmp/eval.json" >/dev/null || fail "$group: the model says that it is untrained"
 
 # unkept GROUP WARNINGS [argument]…: members and server warn so often that nothing is kept.
 unkept() {

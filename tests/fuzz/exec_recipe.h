@@ -92,7 +92,7 @@ static void draw_attributes(struct sl_node *node, struct bytes *b)
 {
 	const int mask = take_byte(b);
 
-	for (int i = 0; i < 8 && sl_op_attr(node->kind, i); i++) {
+	for (int i = 0; sl_op_attr(node->kind, i); i++) {
 		const struct sl_attr *a = sl_op_attr(node->kind, i);
 		const int byte = mask >> i & 1 ? take_byte(b) : 0;
 
