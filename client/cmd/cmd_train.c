@@ -200,8 +200,12 @@ static int say_done(const struct sl_conf_client *conf)
 	char changed[SL_SAME_RUN_TEXT], *line = sl_past_run_summary(conf->log.dir);
 	json_t *summary = line ? json_loads(line, 0, NULL) : NULL;
 	struct sl_fail fail;
-	const enum sl_err err = sl_group_record_check(json_object_get(summary, "group"), &fail);
+	enum sl_err err = sl_group_record_check(json_object_get(summary, "group"), &fail);
 
+	if (!summary && conf->agreed.share.group[0] && conf->agreed.share.unmet == SL_UNMET_GO_ON)
+		err = sl_fail_at(&fail, "share.least", SL_ERR_UNMET,
+				 "the run is done, and was killed before its summary was written, so who took part is "
+				 "not known here: the server's log says it (group-parts)");
 	json_decref(summary);
 	free(line);
 

@@ -143,3 +143,6 @@ CASE("vertical-three", 32008016, "2,3,4",
 CASE("sync", 81037, "1,2,3,4",
      "a member was killed before its first file was on its disk, and got head and tail where all could begin anew; "
      "another one counted a file twice, and took its first state for given up")
+CASE("unmet", 64001035, "1,2,3,4,5",
+     "a member was killed between its model and its summary, and the next start ended with status 0, though a member "
+     "got less than its part")
