@@ -100,24 +100,24 @@ class Groups:
         """From now on each step of the optimizer is seen."""
         self.of_remote, self.optimizer._split = of_remote, self
         if not hasattr(self.optimizer.step, "_split"):
-            step = self.optimizer.step
+            own = self.optimizer.__dict__.get("step")  # such as a scheduler's; else that of the class, which a script may replace later
 
-            @functools.wraps(step)
+            @functools.wraps(self.optimizer.step)
             def watched(optimizer, *args, **kwargs):
-                optimizer._split.begins()
-                found = step(*args, **kwargs)
+                optimizer._split.begins(any(a is not None for a in (*args[:1], kwargs.get("closure"))))
+                found = own(*args, **kwargs) if own else type(optimizer).step(optimizer, *args, **kwargs)
                 optimizer._split.forget_state(optimizer._split._now())
                 return found
             watched._split = True
             self.optimizer.step = types.MethodType(watched, self.optimizer)
 
-    def begins(self):
-        """A step of the optimizer."""
+    def begins(self, closure):
+        """A step of the optimizer; closure: it calls one, which has a backward of its own."""
         remote = self.of_remote()
         if remote is None or not remote._middle.is_open:
             return
         self.check_state(remote)
-        if self.steps and (remote.anchor.spent or remote._graded()):
+        if self.steps and not closure and (remote.anchor.spent or remote._graded()):
             raise errors.here("step() of the optimizer was called twice behind one backward(), and the middle takes one step for each: call it once")
         self.steps += 1
 

@@ -109,7 +109,10 @@ def take(tensors, fresh):
         begins, ends = min(places, default=(0,), key=lambda p: p[0])[0], max((at + t.numel() * t.element_size() for at, t in places), default=0)
         for t in gc.get_objects():
             if (type(t) in (torch.Tensor, nn.Parameter) or issubclass(type(t), Taken)) and t.layout == torch.strided and not t.is_meta:
-                at = t.data_ptr()
+                try:
+                    at = t.data_ptr()
+                except RuntimeError:  # autograd's undefined tensors have no storage
+                    continue
                 if begins <= at < ends and any(0 <= at - start < of.numel() * of.element_size() for start, of in places):
                     tensors.append(t)
     give(tensors, fresh)
