@@ -66,6 +66,8 @@ _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
 
 class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
+        if not hasattr(torch.Tensor, name) and _is_tensor(self):  # so hasattr() and getattr() with a default are right
+            raise AttributeError(f"'Tensor' object has no attribute '{name}'")
         found = _Attribute(self, name)
         return _read(found, _KNOWN[name], f"forward reads {name} of what is no tensor") if name in _KNOWN else found
 
@@ -239,6 +241,21 @@ def _is_instance(x, kind, make=torch.jit.isinstance):
     return _is_tensor(x) if kind is torch.Tensor else make(x, kind)
 
 
+def _asks(x):
+    """Whether a script, and not torch.fx or this package, asks what a proxy is."""
+    return isinstance(x, torch.fx.Proxy) and sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] not in ("torch", __package__)
+
+
+def _isinstance(x, kinds, make=isinstance):
+    """isinstance(), for which a proxy of a tensor is one."""
+    flat = kinds if make(kinds, tuple) else (kinds,)
+    return _is_tensor(x) if torch.Tensor in flat and _asks(x) else make(x, kinds)
+
+
+def _callable(x, make=callable):
+    return False if _asks(x) else make(x)
+
+
 def _for_einops():
     """While this lasts, einops calls for a proxy what it calls for a tensor of PyTorch."""
     of_torch = "einops" in sys.modules and sys.modules["einops"].einops.get_backend(torch.empty(0))
@@ -266,7 +283,7 @@ def trace(module, inputs, is_leaf, read):
         tracer = _Tracer(is_leaf, read)
         makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
         takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
-        with torch.enable_grad(), _for_einops(), _replaced(builtins, len=_len), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
+        with torch.enable_grad(), _for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
                 _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
             traced = tracer.trace(module, usual or None)
         if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):

@@ -748,3 +748,24 @@ def losses(s, of):
     s.make()
     s.loss = lambda i: of(s.net(DATA[i][0]), DATA[i][1])
     s.loop()
+
+
+# ---- what forward asks of a tensor
+
+class Asks(nn.Module):
+    def __init__(self, middle, asks):
+        super().__init__()
+        self.middle, self.asks = middle, asks
+
+    def forward(self, x):
+        return self.asks(self.middle(x))
+
+
+@several("equal", {"isinstance": lambda x: torch.tanh(x) if isinstance(x, torch.Tensor) else x, "is_tensor": lambda x: torch.tanh(x) if torch.is_tensor(x) else x,
+                   "either": lambda x: torch.tanh(x) if isinstance(x, (torch.Tensor, list)) else x, "list": lambda x: x[0] if isinstance(x, list) else torch.tanh(x),
+                   "hasattr": lambda x: x * 2 if hasattr(x, "mask") else torch.tanh(x), "getattr": lambda x: torch.tanh(x) if getattr(x, "tensors", None) is None else x,
+                   "callable": lambda x: x if callable(x) else torch.tanh(x)})
+def questions(s, asks):
+    s.net.mid = Asks(s.net.mid, asks)
+    s.make()
+    s.loop()
