@@ -164,11 +164,11 @@ struct sl_groupnorm_attr {
 	float eps;
 };
 
-/* Puts neighbouring slices of a volume side by side: channel i·C + c of the output's slice o is channel c of the
- * input's slice o·stride − pad + i·dilation, i < k, or 0 if there is no such slice. So a convolution in 3-D is a WINDOW
- * and a CONV2D with k·C input channels. back = B > 0: the adjoint, from `slices` slices of k·C channels to B slices of
- * C channels. Each output slice is the sum of all parts that a WINDOW would have taken from it. A transposed
- * convolution in 3-D is a CONVT2D and this. */
+/* Puts k neighbouring slices of a volume side by side in the channels. Slice o of the output has slice
+ * o·stride − pad + i·dilation of the input in its channels from i·C on, for each i < k. Where there is no such slice,
+ * it has zeros. So a convolution in 3-D is a WINDOW and a CONV2D with k·C input channels. back = B > 0: the adjoint,
+ * from `slices` slices of k·C channels to B slices of C channels. Each output slice is the sum of all parts that a
+ * WINDOW would have taken from it. A transposed convolution in 3-D is a CONVT2D and this. */
 enum { SL_WINDOW_MOST = 64 }; /* slices of a window */
 struct sl_window_attr {
 	int k, stride, pad, dilation;

@@ -1,5 +1,6 @@
-/* Volumes as batches of slices: graphs of 2-D ops with `slices`, and of windows along the depth, against PyTorch's 3-D
- * layers (tests/golden/make_volumes.py), on the reference and on the CPU, with one thread and with three. */
+/* Volumes as batches of slices. Graphs of 2-D ops with `slices`, and of windows along the depth, are compared with
+ * PyTorch's 3-D layers (tests/golden/make_volumes.py). They run on the reference, and on the CPU with one thread and
+ * with three. */
 #include <string.h>
 
 #include "common/base/pool.h"
