@@ -197,8 +197,8 @@ static bool comes_before_its_first(const struct sl_group *g, uint64_t step)
 	bool some = false;
 
 	for (int k = g->first; k < g->end; k++)
-		some = some ||
-		       (g->seat[k].m && !g->trunk.r.seat[k].has_files && !sl_hello_holds(sl_group_hello(g, k), step));
+		some = some || (g->seat[k].m && sl_record_can_begin_anew(&g->trunk.r.seat[k]) &&
+				!sl_hello_holds(sl_group_hello(g, k), step));
 	return some && sl_trunk_needs_all(&g->t) && all_hold(g, 0);
 }
 
