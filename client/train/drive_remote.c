@@ -102,14 +102,14 @@ static void on_fetched(void *arg)
 		sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
-/* The group has waited in vain, and this member's last state or its model is written. So the others may have finished,
- * which the server may not know: its disk was full, or it is another server. The files stay: a member may lack its
- * model. */
+/* The group has waited in vain for one that is away, and this member's last state or its model is written. So the
+ * others may have finished, which the server may not know: its disk was full, or it is another server. The files stay:
+ * a member may lack its model. */
 static bool may_be_last(const struct drive *d, const struct sl_fail *why)
 {
 	const uint64_t steps = sl_training_state(d->run).total_steps;
 
-	return strcmp(why->key, "share.wait_s") == 0 &&
+	return strcmp(why->key, "share.wait_s") == 0 && why->code != SL_ERR_UNAVAILABLE && /* it is here, and idle */
 	       (sl_recover_state(d->recover).good == steps ||
 		((d->written || d->options->resume) &&
 		 sl_model_file_steps(d->setup->conf, SL_MODEL_FILE) == (int64_t)steps));

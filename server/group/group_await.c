@@ -199,10 +199,11 @@ static bool is_away(const struct sl_group *g, int k)
 }
 
 /* Lists the awaited members of this rank that have no link, or are idle, with commas, and why one was refused; `all`:
- * those that nobody waits for, too. True: one was refused, and will not come again with the same settings. */
-static bool list_missing(const struct sl_group *g, bool all, char *out, size_t size)
+ * those that nobody waits for, too. SL_ERR_MISMATCH: one was refused, and will not come again with the same settings.
+ * SL_ERR_TIMEOUT: one is away. SL_ERR_UNAVAILABLE: each is here, and so has not done its last step. */
+static enum sl_err list_missing(const struct sl_group *g, bool all, char *out, size_t size)
 {
-	bool refused = false;
+	bool refused = false, away = false;
 	size_t at = 0;
 
 	out[0] = '\0';
@@ -217,18 +218,20 @@ static bool list_missing(const struct sl_group *g, bool all, char *out, size_t s
 		if (!p->idle_s && (p->m || (!was_refused && !is_missed(g, k) && !is_done && !(all && is_away(g, k)))))
 			continue;
 		refused = refused || was_refused;
+		away = away || !p->idle_s;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
 			     why, was_refused ? ")" : "", since(g, k, text));
 		at += (size_t)n;
 	}
-	return refused;
+	return refused ? SL_ERR_MISMATCH : away || !at ? SL_ERR_TIMEOUT : SL_ERR_UNAVAILABLE;
 }
 
 bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 {
 	const uint64_t now = now_ms(g), patience_ms = (uint64_t)g->agreed.share.wait_s * 1000, idle = look_for_idle(g);
 	char missing[400];
-	bool waits = too_few(g) >= 0, refused, here = g->groups->ranks;
+	bool waits = too_few(g) >= 0, here = g->groups->ranks;
+	enum sl_err err;
 
 	for (int k = g->first; k < g->end; k++) {
 		const struct sl_seat *s = &g->t.seat[k];
@@ -246,10 +249,9 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	if (!patience_ms || (idle < patience_ms && (!waits || now - g->wait_ms < patience_ms)))
 		return false;
 	g->wait_ms = 0;
-	refused = list_missing(g, false, missing, sizeof missing);
-	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
-			 "group %s was not complete within %d s: missing are members %s", g->name,
-			 g->agreed.share.wait_s, missing);
+	err = list_missing(g, false, missing, sizeof missing);
+	(void)sl_fail_at(why, "share.wait_s", err, "group %s was not complete within %d s: missing are members %s",
+			 g->name, g->agreed.share.wait_s, missing);
 	sl_log_limited(SL_LOG_WARN, "group-waits", "%s", why->text);
 	return true;
 }

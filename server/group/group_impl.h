@@ -287,7 +287,8 @@ void sl_group_drop(struct sl_group *group); /* takes it out of the list, and fre
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Puts those that wait for their last weights, and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
-/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
+/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. Its code is
+ * SL_ERR_UNAVAILABLE where each of these is here, and idle. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* group_letters.c; with other ranks. see: the table gets their seats. tell_seats:
  * they hear of this rank's. joint: what to do where the table says `act`; what all ranks do together rank 0 may have to
