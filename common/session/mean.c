@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "common/base/worker.h"
 #include "common/exec/clip.h"
 #include "common/exec/finite.h"
 #include "common/exec/optimizer.h"
+#include "common/graph/graph_text.h"
 #include "common/session/mean_rows.h"
 
 /* ---- what changes */
@@ -57,6 +60,26 @@ struct sl_end_layout sl_end_layout_state(const struct sl_end_layout *l, const st
 	return state;
 }
 
+static void feed(void *arg, const char *text, size_t len)
+{
+	XXH3_64bits_update(arg, text, len);
+}
+
+/* Members with equal parameters may differ in other layers: in dropout, or in an activation. */
+static enum sl_err hash_graphs(uint64_t *out, const struct sl_plan *plan)
+{
+	XXH3_state_t *x = XXH3_createState();
+
+	if (!x)
+		return SL_ERR_NOMEM;
+	XXH3_64bits_reset(x);
+	sl_graph_write(&plan->segment[SL_HEAD].graph, feed, x);
+	sl_graph_write(&plan->segment[SL_TAIL].graph, feed, x);
+	*out = XXH3_64bits_digest(x);
+	XXH3_freeState(x);
+	return SL_OK;
+}
+
 enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD], *tail = &plan->segment[SL_TAIL];
@@ -72,8 +95,10 @@ enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *pl
 	if (sl_end_layout_settle(&l, &plan->spec, fail))
 		return fail->code;
 	l.count = calloc(2 * (size_t)l.n + 1, sizeof *l.count);
-	if (!l.count)
+	if (!l.count || hash_graphs(&l.graphs, plan)) {
+		free(l.count);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	}
 	l.row = l.count + l.n;
 	(void)count_params(head, l.count, l.row);
 	(void)count_params(tail, l.count + n, l.row + n);

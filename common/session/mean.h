@@ -31,6 +31,7 @@ enum { SL_END_MAX_PARAMS = 2 * 16384 /* twice the most of one graph */ };
  * That of a round has the differences of these parameters, then the statistics. Then come the optimizer's moments, one
  * after the other, if they are averaged, and the count of applied steps (sl_steps_write). */
 struct sl_end_layout {
+	uint64_t graphs; /* XXH3-64 of the head's and the tail's graph as text (graph/graph_text.h) */
 	int n;
 	int64_t *count; /* [n] elements of a parameter */
 	int64_t *row;   /* [n], in count's allocation: for an embedding's table the elements of a row, else 0 */

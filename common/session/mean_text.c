@@ -1,7 +1,8 @@
 /* The list of a member's shared head and tail, in the payload of its Hello after the middle's graph. It tells the trunk
  * which parameters' changes it adds up.
  *
- *   ends 1
+ *   ends 2
+ *   graphs 0b8e51d3f4a6c297
  *   statistics 64
  *   parameter 432
  *   parameter 16
@@ -27,7 +28,7 @@ const char *sl_cross_name(int cross)
 				    : sl_end_name((enum sl_ends_run)(cross - SL_DIR_COUNT));
 }
 
-static const char first_line[] = "ends 1\n";
+static const char first_line[] = "ends 2\n";
 
 enum { LINE = 48 };
 static const int64_t elements_most = SL_END_MAX_FLOATS; /* of all parameters together */
@@ -37,6 +38,7 @@ void sl_end_layout_write(const struct sl_end_layout *l, void (*put)(void *arg, c
 	char line[LINE];
 
 	put(arg, first_line, sizeof first_line - 1);
+	put(arg, line, (size_t)snprintf(line, sizeof line, "graphs %016" PRIx64 "\n", l->graphs));
 	put(arg, line, (size_t)snprintf(line, sizeof line, "statistics %" PRId64 "\n", l->stats));
 	for (int i = 0; i < l->n; i++)
 		put(arg, line,
@@ -86,6 +88,27 @@ static bool take_line(struct sl_bytes *text, const char *word, int64_t *number, 
 	return true;
 }
 
+/* Takes the line of the graphs' hash: 16 hexadecimal digits. */
+static bool take_graphs(struct sl_bytes *text, uint64_t *hash)
+{
+	static const char word[] = "graphs ", digits[] = "0123456789abcdef";
+	const size_t front = sizeof word - 1, len = front + 16 + 1;
+
+	if (text->len < len || memcmp(text->data, word, front) != 0 || text->data[len - 1] != '\n')
+		return false;
+	*hash = 0;
+	for (size_t i = front; i < len - 1; i++) {
+		const char *digit = text->data[i] ? strchr(digits, text->data[i]) : NULL;
+
+		if (!digit)
+			return false;
+		*hash = *hash << 4 | (uint64_t)(digit - digits);
+	}
+	text->data += len;
+	text->len -= len;
+	return true;
+}
+
 /* Takes a parameter's or a table's line. */
 static bool take_parameter(struct sl_bytes *text, int64_t *count, int64_t *row)
 {
@@ -121,9 +144,11 @@ enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, 
 	struct sl_end_layout l = {0};
 
 	if (text.len < first || memcmp(text.data, first_line, first) != 0)
-		return refuse(fail, "does not begin with 'ends 1'");
+		return refuse(fail, "does not begin with 'ends 2'");
 	text.data += first;
 	text.len -= first;
+	if (!take_graphs(&text, &l.graphs))
+		return refuse(fail, "has no line 'graphs' with 16 hexadecimal digits");
 	if (!take_line(&text, "statistics", &l.stats, 1))
 		l.stats = -1;
 	l.n = count_lines(text);
@@ -156,7 +181,7 @@ enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, 
 
 bool sl_end_layout_same(const struct sl_end_layout *a, const struct sl_end_layout *b)
 {
-	return a->n == b->n && a->stats == b->stats &&
+	return a->graphs == b->graphs && a->n == b->n && a->stats == b->stats &&
 	       memcmp(a->count, b->count, (size_t)a->n * sizeof *a->count) == 0 &&
 	       memcmp(a->row, b->row, (size_t)a->n * sizeof *a->row) == 0;
 }

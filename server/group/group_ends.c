@@ -96,8 +96,8 @@ enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct s
 	}
 	if (!sl_end_layout_same(&g->ends->layout, &m->ends.layout))
 		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
-				  "group %s shares another head and tail than this client's: model, cut, inserts and "
-				  "train.freeze must be the same for all members",
+				  "group %s shares another head and tail than this client's: model (dropout, too), "
+				  "cut, inserts, lora and train.freeze must be the same for all members",
 				  g->name);
 	return open_member_ends(m, fail);
 }

@@ -106,6 +106,7 @@ start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.ends=ste
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"
 refused_beside 3 share 'shares another head and tail' share.member=1 share.ends=step train.freeze=features.0.0.weight
+refused_beside 3 share 'shares another head and tail' share.member=1 share.ends=step model.dropout=0.3
 refused_beside 3 share.ends 'the group g has step, this client has private' share.member=1 share.ends=private
 refused_beside 3 end_mean 'the group g has none, this client has quant:8' share.member=1 share.ends=step codec.end_mean=quant:8
 kill -0 $waiting || fail 'a client that was refused ended another one'

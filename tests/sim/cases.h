@@ -146,3 +146,6 @@ CASE("sync", 81037, "1,2,3,4",
 CASE("unmet", 64001035, "1,2,3,4,5",
      "a member was killed between its model and its summary, and the next start ended with status 0, though a member "
      "got less than its part")
+CASE("serial", 66004006, "1,2",
+     "a message was lost on a live link, and a member that had done its last step took the others for done: status 78")
+CASE("late-serial", 66000038, "1,2,3,4,5", "the same, where a server was started again")

@@ -9,7 +9,8 @@
 #include "tests/support/unit.h"
 
 static int64_t counts[] = {300, 7, 65}, rows[3];
-static struct sl_end_layout layout = {.n = 3, .count = counts, .row = rows, .grads = 372, .stats = 4, .floats = 380};
+static struct sl_end_layout layout = {
+	.graphs = 0x0123456789abcdef, .n = 3, .count = counts, .row = rows, .grads = 372, .stats = 4, .floats = 380};
 
 static struct sl_end_coder *open_coder(const char *spec, bool all, int member)
 {
@@ -63,16 +64,22 @@ static void a_layout_is_read_as_it_was_written(void **state)
 	struct sl_fail fail;
 
 	sl_end_layout_write(&layout, put, &buf);
-	assert_int_equal(buf.len, strlen("ends 1\nstatistics 4\nparameter 300\nparameter 7\nparameter 65\n"));
+	assert_int_equal(
+		buf.len,
+		strlen("ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 300\nparameter 7\nparameter 65\n"));
 	assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, buf.len}, &fail), SL_OK);
 	assert_true(sl_end_layout_same(&got, &layout));
 	assert_int_equal(got.grads, 372);
 	assert_int_equal(got.floats, 380);
 	got.count[1] = 8;
 	assert_false(sl_end_layout_same(&got, &layout));
+	got.count[1] = layout.count[1];
+	got.graphs++;
+	assert_false(sl_end_layout_same(&got, &layout));
 	sl_end_layout_close(&got);
 	for (size_t len = 0; len < buf.len; len++) { /* a cut text is refused unless it ends with a line */
-		const bool whole = len && text[len - 1] == '\n' && len > strlen("ends 1\nstatistics 4\n") - 1;
+		const bool whole = len && text[len - 1] == '\n' &&
+				   len > strlen("ends 2\ngraphs 0123456789abcdef\nstatistics 4\n") - 1;
 
 		assert_int_equal(sl_end_layout_read(&got, (struct sl_bytes){text, len}, &fail) == SL_OK, whole);
 		if (whole)
@@ -84,31 +91,36 @@ static void texts_that_are_no_layouts_are_refused(void **state)
 {
 	static const char *const bad[] = {
 		"",
-		"ends 2\nstatistics 4\n",
-		"ends 1\n",
-		"ends 1\nstatistics 0\n",
-		"ends 1\nparameter 4\n",
-		"ends 1\nstatistics 04\n",
-		"ends 1\nstatistics -4\n",
-		"ends 1\nstatistics \n",
-		"ends 1\nstatistics 4\n\n",
-		"ends 1\nstatistics 4\nparameter 0\n",
-		"ends 1\nstatistics 4\nparameter 5 6\n",
-		"ends 1\nstatistics 4\ntable 5\n",
-		"ends 1\nstatistics 4\ntable 5 0\n",
-		"ends 1\nstatistics 4\ntable 5 06\n",
-		"ends 1\nstatistics 4\ntable 5  6\n",
-		"ends 1\nstatistics 4\ntable 5 6 7\n",
-		"ends 1\nstatistics 4\ntable 2147483648 2147483648\n",
-		"ends 1\nstatistics 4\nparameter 07\n",
-		"ends 1\nstatistics 4\nparameter  7\n",
-		"ends 1\nstatistics 4\nparameter 7 \n",
-		"ends 1\nstatistics 4\nparameter 7\nx",
-		"ends 1\nstatistics 4\nparameters 7\n",
-		"ends 1\nstatistics 4\nparameter 99999999999999999999999999\n",
-		"ends 1\nstatistics 99999999999\nparameter 7\n",
-		"ends 1\nstatistics 0\nparameter 2147483648\nparameter 2147483648\n",
-		"ends 1\nstatistics 2147483648\n",
+		"ends 1\ngraphs 0123456789abcdef\nstatistics 4\n",
+		"ends 2\n",
+		"ends 2\ngraphs 0123456789abcdef\n",
+		"ends 2\nstatistics 4\nparameter 7\n",
+		"ends 2\ngraphs 0123456789abcde\nstatistics 4\nparameter 7\n",
+		"ends 2\ngraphs 0123456789ABCDEF\nstatistics 4\nparameter 7\n",
+		"ends 2\ngraphs 0123456789abcdef0\nstatistics 4\nparameter 7\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 0\n",
+		"ends 2\ngraphs 0123456789abcdef\nparameter 4\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 04\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics -4\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics \n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\n\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 0\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 5 6\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 5\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 5 0\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 5 06\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 5  6\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 5 6 7\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 2147483648 2147483648\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 07\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter  7\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 7 \n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 7\nx",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameters 7\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 4\nparameter 99999999999999999999999999\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 99999999999\nparameter 7\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 0\nparameter 2147483648\nparameter 2147483648\n",
+		"ends 2\ngraphs 0123456789abcdef\nstatistics 2147483648\n",
 	};
 	struct sl_end_layout got;
 	struct sl_fail fail;
