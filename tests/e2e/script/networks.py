@@ -231,7 +231,7 @@ def main():
                           opset_version=16, **more)
         split.convert_onnx(name + ".onnx", name + ".onnx.safetensors", tokens=12 if name == "text" else None)
     refused_module("an example of [2]", table(), torch.zeros(2))
-    refused_module("conv3d is not known", nn.Conv3d(1, 1, 1), torch.zeros(2, 3, 4, 4))
+    refused_module("works on volumes [C, D, H, W], and gets [3, 4, 4]", nn.Conv3d(1, 1, 1), torch.zeros(2, 3, 4, 4))
     refused_module("gives [3, 8] for each row", nn.Linear(8, 8), torch.zeros(2, 3, 8))
     write_towers()
     check_middles(sys.argv[2])
