@@ -3,7 +3,9 @@
  * body_elem.h. The 6×6 places of the domain, row by row, lie `plane` floats apart.
  *
  * F(4, 3) multiplies polynomials by their values at 0, ±2/3, ±3/2 and ∞. These points have half the error of the usual
- * 0, ±1, ±2, and p·q = 1 saves products. A scale of a row by a power of two would change no rounding. */
+ * 0, ±1, ±2, and p·q = 1 saves products. A scale of a row by a power of two would change no rounding.
+ *
+ * No sum here has two products: which of them the compiler joined to the sum (FMA) would depend on the compiler. */
 enum { WINO_OUT = 4, WINO_SIDE = WINO_OUT + 2 };
 #define WINO_P  (2.0f / 3.0f)
 #define WINO_Q  1.5f
@@ -44,23 +46,21 @@ ALWAYS void wino_at(vf *y, const vf *v)
 	const vf p_even = v[1] + v[2], p_odd = v[1] - v[2], q_even = v[3] + v[4], q_odd = v[3] - v[4];
 
 	y[0] = v[0] + p_even + q_even;
-	y[1] = set1(WINO_P) * p_odd + set1(WINO_Q) * q_odd;
-	y[2] = set1(WINO_PP) * p_even + set1(WINO_QQ) * q_even;
-	y[3] = set1(WINO_P * WINO_PP) * p_odd + set1(WINO_Q * WINO_QQ) * q_odd + v[5];
+	y[1] = set1(WINO_P) * (p_odd + set1(WINO_Q / WINO_P) * q_odd);
+	y[2] = set1(WINO_PP) * (p_even + set1(WINO_QQ / WINO_PP) * q_even);
+	y[3] = set1(WINO_P * WINO_PP) * (p_odd + set1(WINO_Q * WINO_QQ / (WINO_P * WINO_PP)) * q_odd) + v[5];
 }
 
 /* G·g: six values of three. */
 ALWAYS void wino_g(vf *u, const vf *g)
 {
-	const vf p_even = set1(-81.0f / 130.0f) * g[0] - set1(18.0f / 65.0f) * g[2],
-		 p_odd = set1(-27.0f / 65.0f) * g[1];
-	const vf q_even = set1(8.0f / 65.0f) * g[0] + set1(18.0f / 65.0f) * g[2], q_odd = set1(12.0f / 65.0f) * g[1];
+	const vf p_even = g[2] + set1(2.25f) * g[0], q_even = g[0] + set1(2.25f) * g[2];
 
 	u[0] = g[0];
-	u[1] = p_even + p_odd;
-	u[2] = p_even - p_odd;
-	u[3] = q_even + q_odd;
-	u[4] = q_even - q_odd;
+	u[1] = set1(-18.0f / 65.0f) * (p_even + set1(1.5f) * g[1]);
+	u[2] = set1(-18.0f / 65.0f) * (p_even - set1(1.5f) * g[1]);
+	u[3] = set1(8.0f / 65.0f) * (q_even + set1(1.5f) * g[1]);
+	u[4] = set1(8.0f / 65.0f) * (q_even - set1(1.5f) * g[1]);
 	u[5] = g[2];
 }
 
@@ -69,8 +69,8 @@ ALWAYS void wino_gt(vf *g, const vf *u)
 {
 	const vf p_even = u[1] + u[2], q_even = u[3] + u[4];
 
-	g[0] = u[0] + (set1(8.0f / 65.0f) * q_even - set1(81.0f / 130.0f) * p_even);
-	g[1] = set1(12.0f / 65.0f) * (u[3] - u[4]) - set1(27.0f / 65.0f) * (u[1] - u[2]);
+	g[0] = u[0] + set1(8.0f / 65.0f) * (q_even - set1(5.0625f) * p_even);
+	g[1] = set1(12.0f / 65.0f) * (u[3] - u[4] - set1(2.25f) * (u[1] - u[2]));
 	g[2] = set1(18.0f / 65.0f) * (q_even - p_even) + u[5];
 }
 

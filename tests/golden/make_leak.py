@@ -77,7 +77,7 @@ def decoder_losses(steps=20, n=64, side=4, channels=12, wide=32, rows=32, seed=5
         nn.BatchNorm2d(channels).double(), layer(nn.ConvTranspose2d, 4, channels * 4, channels, wide, 4, stride=2, padding=1),
         nn.BatchNorm2d(wide).double(), nn.ReLU(), layer(nn.Conv2d, 10, wide * 9, wide, wide, 3, padding=1), nn.ReLU(),
         layer(nn.Conv2d, 12, wide * 9, wide, wide, 3, padding=1), nn.ReLU(), layer(nn.Conv2d, 14, wide * 9, wide, 3, 3, padding=1))
-    by_formula = lambda *shape: torch.tensor((np.arange(np.prod(shape)) * 37 % 101 / 101).reshape(shape).transpose(0, 3, 1, 2))
+    by_formula = lambda *shape: torch.tensor((np.arange(np.prod(shape)) * 3571 % 8191 / 8191).reshape(shape).transpose(0, 3, 1, 2))
     image, noise = by_formula(n, 2 * side, 2 * side, 3), by_formula(n, side, side, channels)
     act = torch.cat([torch.nn.functional.pixel_unshuffle(image, 2)], 1) + noise / 4
     optimizer, losses = torch.optim.Adam(net.parameters()), []

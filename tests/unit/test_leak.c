@@ -316,11 +316,11 @@ static double decoded(bool hidden, int halvings)
 	return db;
 }
 
-/* make_leak.py trains the same decoder in double precision. */
+/* make_leak.py trains the same decoder in double precision. Data of few values would lie at kinks of ReLU. */
 static void a_decoder_learns_as_pytorchs(void **state)
 {
 	enum { ROWS = 64, SIDE = 4, DEEP = 4 * C, WIDE = 2 * SIDE, STEPS = 20 };
-	static const double want[] = {0.083324786096161, 0.030089813295555896, 0.023859734001273336};
+	static const double want[] = {0.0829934070955528, 0.03137039261178337, 0.022781382088002417};
 	static float image[ROWS][WIDE][WIDE][C], act[ROWS][SIDE][SIDE][DEEP];
 	const struct sl_decoder_spec spec = {
 		.act = sl_shape4(1, SIDE, SIDE, DEEP), .image = sl_shape4(1, WIDE, WIDE, C), .seed = 5, .steps = STEPS};
@@ -330,18 +330,18 @@ static void a_decoder_learns_as_pytorchs(void **state)
 	double loss;
 
 	for (int i = 0; i < ROWS * WIDE * WIDE * C; i++)
-		(&image[0][0][0][0])[i] = (float)(i * 37 % 101 / 101.0);
+		(&image[0][0][0][0])[i] = (float)(i * 3571 % 8191 / 8191.0);
 	for (int i = 0; i < ROWS * SIDE * SIDE * DEEP; i++) {
 		const int k = i % DEEP, x = i / DEEP % SIDE, y = i / DEEP / SIDE % SIDE, row = i / DEEP / SIDE / SIDE;
 
 		act[row][y][x][k] =
-			image[row][2 * y + k / 2 % 2][2 * x + k % 2][k / 4] + (float)(i * 37 % 101 / 101.0 / 4);
+			image[row][2 * y + k / 2 % 2][2 * x + k % 2][k / 4] + (float)(i * 3571 % 8191 / 8191.0 / 4);
 	}
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	assert_int_equal(sl_decoder_open(&d, &spec, &be, &fail), SL_OK);
 	for (int step = 0, k = 0; step < STEPS; step++) {
 		assert_int_equal(sl_decoder_step(d, &act[0][0][0][0], image, ROWS, step, &loss), SL_OK);
-		if ((step == 0 || step == 9 || step == 19) && !(fabs(loss / want[k++] - 1) < 1e-4))
+		if ((step == 0 || step == 9 || step == 19) && !(fabs(loss / want[k++] - 1) < 1e-6))
 			fail_msg("step %d: a loss of %.9g, not %.9g", step, loss, want[k - 1]);
 	}
 	sl_decoder_close(d);
