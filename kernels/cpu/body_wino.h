@@ -5,7 +5,8 @@
  * F(4, 3) multiplies polynomials by their values at 0, ±2/3, ±3/2 and ∞. These points have half the error of the usual
  * 0, ±1, ±2, and p·q = 1 saves products. A scale of a row by a power of two would change no rounding.
  *
- * No sum here has two products: which of them the compiler joined to the sum (FMA) would depend on the compiler. */
+ * No sum here has two products, nor values that are products: which of them the compiler joined to the sum (FMA) would
+ * depend on the compiler. */
 enum { WINO_OUT = 4, WINO_SIDE = WINO_OUT + 2 };
 #define WINO_P  (2.0f / 3.0f)
 #define WINO_Q  1.5f
@@ -72,6 +73,17 @@ ALWAYS void wino_gt(vf *g, const vf *u)
 	g[0] = u[0] + set1(8.0f / 65.0f) * (q_even - set1(5.0625f) * p_even);
 	g[1] = set1(12.0f / 65.0f) * (u[3] - u[4] - set1(2.25f) * (u[1] - u[2]));
 	g[2] = set1(18.0f / 65.0f) * (q_even - p_even) + u[5];
+}
+
+/* Hides from the second pass over a tile which values of the first one are products. */
+ALWAYS vf rounded(vf x)
+{
+#if defined __x86_64__
+	__asm__("" : "+v"(x));
+#elif defined __aarch64__
+	__asm__("" : "+w"(x));
+#endif
+	return x;
 }
 
 /* Rows of the domain are made in pairs that share most terms, 0 and the last, 1 and 2, 3 and 4: a whole tile does not
@@ -156,7 +168,7 @@ ALWAYS void wino_out_lanes(float *const *y, const float *v, int64_t plane, const
 		wino_at(out, x);
 #pragma GCC unroll 4
 		for (int i = 0; i < WINO_OUT; i++)
-			half[i][b] = out[i];
+			half[i][b] = rounded(out[i]);
 	}
 #pragma GCC unroll 4
 	for (int i = 0; i < WINO_OUT; i++) {
@@ -183,7 +195,7 @@ ALWAYS void wino_weights_lanes(float *u, int64_t plane, const float *w, int64_t 
 		wino_g(out, g);
 #pragma GCC unroll 6
 		for (int i = 0; i < WINO_SIDE; i++)
-			half[i][b] = out[i];
+			half[i][b] = rounded(out[i]);
 	}
 #pragma GCC unroll 6
 	for (int i = 0; i < WINO_SIDE; i++) {
@@ -206,7 +218,7 @@ ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int
 		wino_gt(out, u);
 #pragma GCC unroll 3
 		for (int i = 0; i < 3; i++)
-			half[i][b] = out[i];
+			half[i][b] = rounded(out[i]);
 	}
 #pragma GCC unroll 3
 	for (int i = 0; i < 3; i++) {
