@@ -123,17 +123,38 @@ void sl_group_record_print(const json_t *record)
 		       json_array_size(members), absent);
 }
 
+/* Why member k got less than `least` of its steps. */
+static void say_cause(const json_t *record, size_t k, double least, char out[200])
+{
+	const json_t *member = json_array_get(json_object_get(record, "members"), k);
+	const json_int_t empty = json_integer_value(json_object_get(member, "empty"));
+	const double steps = json_number_value(json_object_get(record, "steps"));
+	const bool was_away = part_of(record, k) + (double)empty / steps < least;
+	size_t n = 0;
+
+	if (was_away)
+		n = (size_t)snprintf(out, 200,
+				     "share.unmet is go_on, or its train.epochs or train.max_steps is another one");
+	if (empty)
+		snprintf(out + n, 200 - n,
+			 "%sit had no gradient in %" JSON_INTEGER_FORMAT
+			 " step%s (NaN, Inf or above share.member_norm)",
+			 was_away ? "; and " : "", empty, sl_plural(empty));
+}
+
 enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)
 {
 	const double least = json_number_value(json_object_get(record, "least"));
+	char cause[200];
 
-	for (size_t k = 0; k < json_array_size(json_object_get(record, "members")); k++)
-		if (part_of(record, k) < least && !is_off(record, k))
-			return sl_fail_at(
-				fail, "share.least", SL_ERR_UNMET,
-				"the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "
-				"were to be: share.unmet is go_on, or its train.epochs or train.max_steps is another "
-				"one",
-				k, 100 * part_of(record, k), 100 * least);
+	for (size_t k = 0; k < json_array_size(json_object_get(record, "members")); k++) {
+		if (part_of(record, k) >= least || is_off(record, k))
+			continue;
+		say_cause(record, k, least, cause);
+		return sl_fail_at(fail, "share.least", SL_ERR_UNMET,
+				  "the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "
+				  "were to be: %s",
+				  k, 100 * part_of(record, k), 100 * least, cause);
+	}
 	return SL_OK;
 }

@@ -81,6 +81,7 @@ norms() {
 }
 norms clipped 'clipped in 8 steps' 0 --set share.over_norm=clip
 norms dropped 'no gradient in 8 steps .NaN, Inf or above share.member_norm.' 80 --set train.on_nan=skip
+hears dropped-0 'took part in 0.0 % of its steps, where 90.0 % were to be: it had no gradient in 8 steps'
 
 # No checkpoint is due before the server dies, which has a store.
 group=early
