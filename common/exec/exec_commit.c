@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/exec/clip.h"
 #include "common/exec/exec_impl.h"
 #include "common/exec/finite.h"
@@ -204,8 +205,12 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 {
 	const int64_t count = e->segment->trainable_count;
 	const bool updates = !sl_exec_sum(e) || sl_exec_updates(e);
-	enum sl_err err = commit_statistics(e, rows, chunks);
+	enum sl_err err;
 
+	/* weights are the trained ones, not their average, and no gradient is left to be added */
+	sl_assert(!e->averaged);
+	sl_assert_int(e->n_waiting, ==, 0);
+	err = commit_statistics(e, rows, chunks);
 	if (!err && !updates)
 		return sl_exec_save_sum(e);
 	if (!err && e->scale)

@@ -2,6 +2,7 @@
  * all gradients are added to it and it is checked, and each gradient is read once. */
 #include <stdatomic.h>
 
+#include "common/base/assert.h"
 #include "common/base/pool.h"
 #include "common/exec/exec_impl.h"
 #include "common/exec/finite.h"
@@ -115,7 +116,12 @@ static enum sl_err add_on_device(struct sl_exec *e, const struct sl_exec *part)
 enum sl_err sl_exec_fold_add(struct sl_exec *e, struct sl_exec *part, const int64_t *rows, int chunks)
 {
 	const bool counts = e->segment->moving_count > e->segment->trainable_count;
-	enum sl_err err = e->be->host_memory ? SL_OK : add_on_device(e, part);
+	enum sl_err err;
+
+	sl_assert(part != e);
+	sl_assert_int(part->segment->trainable_count, ==, e->segment->trainable_count);
+	sl_assert_int(chunks, <=, part->slots);
+	err = e->be->host_memory ? SL_OK : add_on_device(e, part);
 
 	for (int chunk = 0; chunk < chunks && counts && !err; chunk++)
 		err = sl_exec_try_chunk(part, chunk, rows[chunk]);
@@ -123,6 +129,7 @@ enum sl_err sl_exec_fold_add(struct sl_exec *e, struct sl_exec *part, const int6
 		return err;
 	if (e->n_waiting == SL_FOLD_WAITING)
 		flush(e, 1);
+	sl_assert_int(e->n_waiting, <, SL_FOLD_WAITING);
 	e->waiting[e->n_waiting++] = part;
 	return SL_OK;
 }
@@ -151,6 +158,7 @@ enum sl_err sl_exec_fold_set(struct sl_exec *e, const float *host)
 /* The sum of a single gradient is that gradient: uses it without a copy. */
 static void take_only(struct sl_exec *e)
 {
+	sl_assert(!e->own && !e->folded);
 	e->own = e->grad;
 	e->grad = e->waiting[0]->grad;
 	e->finite = e->waiting[0]->finite;

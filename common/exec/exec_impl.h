@@ -6,6 +6,7 @@
 #ifndef SL_EXEC_EXEC_IMPL_H
 #define SL_EXEC_EXEC_IMPL_H
 
+#include "common/base/assert.h"
 #include "common/exec/exec.h"
 #include "common/exec/exec_tables.h"
 #include "common/exec/layout.h"
@@ -69,6 +70,16 @@ static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 {
 	return sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec)) +
 	       (size_t)sl_plan_chosen_most(e->plan, &e->segment->graph);
+}
+
+/* A pass has a slot of this executor, and no more rows than its plan. */
+static inline void sl_exec_assert_call(const struct sl_exec *e, const struct sl_exec_call *call)
+{
+	sl_assert(!e->bare);
+	sl_assert_int(call->slot, >=, 0);
+	sl_assert_int(call->slot, <, e->slots);
+	sl_assert_int(call->dims.rows, >=, 1);
+	sl_assert_int(call->dims.rows, <=, e->plan->rows);
 }
 
 static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)

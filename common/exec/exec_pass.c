@@ -526,8 +526,10 @@ static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const str
 
 enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
 {
-	enum sl_err err = send_dims(e, call);
+	enum sl_err err;
 
+	sl_exec_assert_call(e, call);
+	err = send_dims(e, call);
 	if (!err && e->segment->n_tied && !e->owner)
 		return SL_ERR_BUG;
 	if (!err && !call->training)
@@ -577,6 +579,8 @@ enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call,
 {
 	enum sl_err err;
 
+	sl_exec_assert_call(e, call);
+	sl_assert(e->to == e->grad && !e->averaged);
 	e->finite = false;
 	if (!e->part || call->slot == 0)
 		return backward_pass(e, call, loss);

@@ -3,6 +3,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "common/base/assert.h"
+
 struct search {
 	/* [n]; and [n_busy] placed buffers that live at the same time as the one to be placed, in any order */
 	struct sl_lease **by_birth, **busy;
@@ -65,6 +67,8 @@ static size_t first_fit(struct search *s, const struct sl_lease *l)
 		if (s->busy[i]->offset + s->busy[i]->bytes > at)
 			at = s->busy[i]->offset + s->busy[i]->bytes;
 	}
+	for (int i = 0; i < s->n_busy; i++) /* what lives at the same time shares no byte */
+		sl_assert(at + l->bytes <= s->busy[i]->offset || at >= s->busy[i]->offset + s->busy[i]->bytes);
 	return at;
 }
 

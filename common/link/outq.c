@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
@@ -120,6 +121,18 @@ void sl_outq_epoch(struct sl_outq *q, uint64_t epoch)
 	q->epoch = epoch;
 }
 
+/* What the queue counts is what it holds. */
+static void check(const struct sl_outq *q)
+{
+	sl_assert_int(q->control_count, >=, 0);
+	sl_assert_int(q->control_count, <=, CONTROLS);
+	sl_assert_int(q->awaited_count, <=, AWAITED);
+	sl_assert_int(q->records_out, >=, 0);
+	sl_assert_int(q->records_out, <=, RECORDS);
+	sl_assert((q->records_out == 0) == (q->bytes_out == 0));
+	sl_assert_if(!q->free, q->records_out == RECORDS);
+}
+
 /* ---- parts that come back */
 
 /* Any thread. The loop's thread may take the record before the wake below. The queue lives until `releasing` is 0. */
@@ -156,6 +169,7 @@ static void follow_rate(struct sl_outq *q, const struct record *r)
 	double seconds = (double)(r->released_ns - r->handed_ns) * 1e-9;
 	double bytes = seconds > 0 ? (double)r->ahead_bytes / seconds * (AHEAD_MS * 1e-3) : AHEAD_BYTES;
 
+	sl_assert_int(r->len, <=, q->bytes_out);
 	q->bytes_out -= r->len;
 	q->ahead = bytes < AHEAD_BYTES ? (uint64_t)bytes : AHEAD_BYTES;
 }
@@ -167,6 +181,8 @@ static bool part_is_back(struct record *r)
 
 	if (!run)
 		return false;
+	sl_assert_int(run->parts_out, >, 0);
+	sl_assert_int(run->next_offset, <=, run->len);
 	run->parts_out--;
 	if (run->parts_out || run->next_offset < run->len)
 		return false;
@@ -210,6 +226,7 @@ static void records_back(void *arg)
 		r = next;
 	}
 	q->draining = false;
+	check(q);
 	if (q->closing && !q->records_out)
 		destroy(q);
 	else
@@ -351,6 +368,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 
 void sl_outq_pump(struct sl_outq *q)
 {
+	check(q);
 	if (q->lost || !pump_control(q))
 		return;
 	while (!q->lost && q->runs && pump_part(q, q->runs))
@@ -395,6 +413,8 @@ void sl_outq_post(struct sl_outq *q, struct sl_run *run)
 {
 	struct sl_run **link = &q->runs;
 
+	sl_assert_int(run->len, >, 0);
+	sl_assert(run->sent && (run->data || run->read));
 	run->next_offset = 0;
 	run->parts_out = 0;
 	run->started_ns = 0;

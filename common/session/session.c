@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/codec/lengths.h"
 #include "common/session/table.h"
 
@@ -32,6 +33,7 @@ struct sl_action *sl_outbox_add(struct sl_outbox *out, enum sl_action_kind kind)
 {
 	struct sl_action *a = &out->action[out->n_action++];
 
+	sl_assert_int(out->n_action, <=, SL_OUTBOX_ACTIONS);
 	*a = (struct sl_action){.kind = kind, .chunk = -1};
 	return a;
 }
@@ -56,6 +58,7 @@ struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, en
 {
 	struct sl_frame *f = &out->frame[out->n_frame];
 
+	sl_assert_int(out->n_frame, <, SL_OUTBOX_FRAMES);
 	memset(f, 0, sizeof *f);
 	f->kind = kind;
 	f->epoch = s->epoch;

@@ -65,8 +65,10 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	bool framed = ev->kind < SL_EV_TASK_DONE;
 	/* Hello sets the epoch. A REFUSE of epoch 0 belongs to the connection: its sender knows no session there. */
 	bool of_epoch = framed && ev->kind != SL_EV_HELLO && !(ev->kind == SL_EV_REFUSE && ev->frame->epoch == 0);
+	const struct sl_session_mark before = {s->state, s->epoch, s->next_step};
 	enum sl_err err;
 
+	sl_session_check(s);
 	out->n_action = out->n_frame = 0;
 	if (s->state == SL_SESSION_CLOSED) {
 		s->counts.stale_frames += framed;
@@ -95,5 +97,8 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	s->counts.refused_frames += err && framed && rule->fn != sl_on_refuse;
 	if (err)
 		end(s, out, ev->kind != SL_EV_REFUSE);
+	sl_session_check(s);
+	sl_session_check_change(s, &before);
+	sl_outbox_check(s, out);
 	return err;
 }

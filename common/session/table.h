@@ -79,6 +79,15 @@ sl_session_fn sl_on_say, sl_on_report;
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
 
+/* session_check.c: assertions before and after each event. */
+struct sl_session_mark {
+	enum sl_session_state state;
+	uint64_t epoch, next_step;
+};
+void sl_session_check(const struct sl_session *s);
+void sl_session_check_change(const struct sl_session *s, const struct sl_session_mark *before);
+void sl_outbox_check(const struct sl_session *s, const struct sl_outbox *out);
+
 /* Sends heartbeats, but does not expect to hear from the peer. */
 sl_session_fn sl_on_tick_patiently;
 

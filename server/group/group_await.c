@@ -273,8 +273,13 @@ static void look(struct sl_group *g)
 
 enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)
 {
+	enum sl_trunk_act act;
+
 	look(g);
-	return sl_trunk_next(&g->t, k);
+	sl_trunk_check(&g->t);
+	act = sl_trunk_next(&g->t, k);
+	sl_trunk_check_act(&g->t, act, *k);
+	return act;
 }
 
 void sl_group_leaving(struct sl_group *g)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/grow.h"
 
 void sl_group_log_close(struct sl_group_log *l)
@@ -12,6 +13,22 @@ void sl_group_log_close(struct sl_group_log *l)
 	free(l->range);
 	free(l->back);
 	*l = (struct sl_group_log){0};
+}
+
+/* Ranges and returns are in the order of their steps, and end where the log ends. */
+static void check_end(const struct sl_group_log *l)
+{
+	const struct sl_group_range *range = l->range + l->n_range;
+	const struct sl_group_return *back = l->back + l->n_back;
+
+	if (l->n_range)
+		sl_assert_int(range[-1].from, <, l->end);
+	if (l->n_range > 1)
+		sl_assert_int(range[-2].from, <, range[-1].from);
+	if (l->n_back)
+		sl_assert_int(back[-1].step, <=, l->end);
+	if (l->n_back > 1)
+		sl_assert_int(back[-2].step, <=, back[-1].step);
 }
 
 enum sl_err sl_group_log_step(struct sl_group_log *l, uint64_t steps, const struct sl_group_set *with)
@@ -23,6 +40,7 @@ enum sl_err sl_group_log_step(struct sl_group_log *l, uint64_t steps, const stru
 	if (!same)
 		l->range[l->n_range++] = (struct sl_group_range){.from = l->end, .with = *with};
 	l->end += steps;
+	check_end(l);
 	return SL_OK;
 }
 
@@ -36,6 +54,7 @@ enum sl_err sl_group_log_return(struct sl_group_log *l, int member, uint64_t own
 	if (!sl_grow(&l->back, &l->cap_back, l->n_back + 1, sizeof *l->back))
 		return SL_ERR_NOMEM;
 	l->back[l->n_back++] = (struct sl_group_return){.step = l->end, .own = own, .member = member};
+	check_end(l);
 	return SL_OK;
 }
 
@@ -50,6 +69,7 @@ enum sl_err sl_group_log_alone(struct sl_group_log *l, int member, uint64_t step
 		l->back[at] = l->back[at - 1];
 	l->back[at] = (struct sl_group_return){step, SL_GROUP_ALONE, member, (int32_t)did};
 	l->n_back++;
+	check_end(l);
 	return SL_OK;
 }
 
@@ -60,6 +80,7 @@ void sl_group_log_cut(struct sl_group_log *l, uint64_t step)
 	while (l->n_back && l->back[l->n_back - 1].step > step)
 		l->n_back--;
 	l->end = l->end < step ? l->end : step;
+	check_end(l);
 }
 
 /* The step behind range i. */

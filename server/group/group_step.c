@@ -3,6 +3,7 @@
  * holds the result of the last round. */
 #include <inttypes.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "server/group/group_work.h"
 
@@ -231,6 +232,8 @@ static enum sl_err settle(struct sl_group *g)
 	sl_group_ends_settle(g);
 	sl_records_stepped(&g->trunk.r, took, g->round);
 	err = sl_group_log_step(&g->log, g->round, &with);
+	if (!err) /* the record tells of each step that is in the weights */
+		sl_assert_int(g->log.end, ==, g->trunk.r.done);
 	return err ? err : log_alone(g, took);
 }
 
@@ -277,6 +280,7 @@ void sl_group_run_apply(struct sl_group *g)
 		g->err = sl_fail_set(&g->fail, SL_ERR_NOMEM, "no memory for the log of group %s", g->name);
 		return;
 	}
+	sl_assert_int(sl_exec_done(g->trunk.exec), ==, g->trunk.r.done);
 	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && keep_asked(g);

@@ -101,6 +101,9 @@ enum sl_trunk_act {
 };
 /* What to do next, while the worker has no job of this trunk; *seat: for which seat, -1: for none in particular. */
 enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, int *seat);
+/* trunk_check.c: assertions on a table between two events, and on what sl_trunk_next says. */
+void sl_trunk_check(const struct sl_trunk_table *t);
+void sl_trunk_check_act(const struct sl_trunk_table *t, enum sl_trunk_act act, int seat);
 bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k);
 /* Whether all that are here ask to begin anew: they wait for the others to come and ask, too. */
 bool sl_trunk_begins_anew(const struct sl_trunk_table *t);

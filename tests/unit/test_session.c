@@ -560,6 +560,9 @@ static void refuse_misplaced(enum rig_who who, int state, int kind)
 
 	open_ready(&four_chunks);
 	rig.side[who].s.state = (enum sl_session_state)state;
+	rig.side[who].s.training =
+		state == SL_SESSION_STEP || state == SL_SESSION_COMMIT || state == SL_SESSION_ABANDON;
+	rig.side[who].s.fate = state == SL_SESSION_ABANDON ? SL_PASS_ABANDONED : SL_PASS_GOES_ON;
 	assert_int_equal(rig_frame(&rig, who, &f), SL_ERR_PROTOCOL);
 	if (kind == SL_FRAME_REFUSE) { /* a REFUSE is not answered by another */
 		assert_int_equal(rig.side[who].failed, 1);

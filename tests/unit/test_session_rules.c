@@ -577,7 +577,7 @@ static void a_commit_of_added_batches_may_scale_their_sum(void **state)
 		const struct sl_frame f = {.kind = SL_FRAME_COMMIT, .epoch = 7, .u.commit = c};
 
 		before_commit(false);
-		s->number = cases[i].step;
+		s->number = s->next_step = cases[i].step;
 		s->limits.accumulate = 2;
 		s->limits.clip_norm = cases[i].clip_norm;
 		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), cases[i].code);
@@ -691,12 +691,14 @@ static void a_step_is_committed_once(void **state)
 	for (int other = 0; other < 2; other++) {
 		rig_open_ready(&rig, &conf);
 		rig.side[RIG_CLIENT].s.state = SL_SESSION_COMMIT;
+		rig.side[RIG_CLIENT].s.training = true;
 		f.u.committed.step = (uint64_t)other;
 		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), other ? SL_ERR_PROTOCOL : SL_OK);
 	}
 	f.u.committed.step = 0;
 	rig_open_ready(&rig, &conf);
 	rig.side[RIG_CLIENT].s.state = SL_SESSION_COMMIT;
+	rig.side[RIG_CLIENT].s.training = true;
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_OK);
 	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	assert_int_equal(rig.side[RIG_CLIENT].tasks[SL_TASK_COMMIT], 1);

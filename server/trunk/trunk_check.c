@@ -1,0 +1,70 @@
+/* What holds of a table of seats between two events: assertions. Members cannot break them, whatever they send. */
+#include "common/base/assert.h"
+#include "server/trunk/trunk_table.h"
+
+static void check_seat(const struct sl_trunk_table *t, int k)
+{
+	const struct sl_seat *s = &t->seat[k];
+
+	if (k >= t->first && k < t->end)
+		sl_assert((s->link == SL_LINK_NONE) == !s->hello);
+	/* what a link brought goes with it */
+	if (s->link == SL_LINK_NONE)
+		sl_assert(!s->prepared && !s->skip && !s->elsewhere && !s->anew);
+	sl_assert_if(s->skip, s->prepared);
+	sl_assert_if(s->anew, s->link == SL_LINK_JOINING);
+	if (s->link == SL_LINK_OPEN)
+		sl_assert(s->state == SL_SEAT_IN || s->state == SL_SEAT_DONE);
+	/* heads and tails are handed over while others train */
+	if (!t->open)
+		sl_assert(s->link != SL_LINK_ASKING && s->link != SL_LINK_GIVEN);
+	/* nobody is further than the round under way */
+	if (t->open && s->link == SL_LINK_OPEN)
+		sl_assert_int(s->number, <=, t->step + t->round);
+}
+
+void sl_trunk_check(const struct sl_trunk_table *t)
+{
+	sl_assert(0 <= t->first && t->first <= t->end && t->end <= t->n);
+	sl_assert_int(t->quorum, >=, 1);
+	sl_assert_int(t->quorum, <=, t->n);
+	sl_assert(t->least >= 0 && t->least <= 1);
+	sl_assert_int(t->round, >=, 1);
+	for (int k = 0; k < t->n; k++)
+		check_seat(t, k);
+}
+
+void sl_trunk_check_act(const struct sl_trunk_table *t, enum sl_trunk_act act, int seat)
+{
+	const struct sl_trunk_tally c = sl_trunk_count(t);
+
+	sl_assert_int(seat, >=, -1);
+	sl_assert_int(seat, <, t->n);
+	switch (act) {
+	case SL_TRUNK_APPLY: /* a step has its quorum, and leaves out nobody whom it is owed to */
+		sl_assert(t->open && !c.awaited);
+		if (!t->led)
+			sl_assert_int(c.ready, >=, sl_trunk_least(t));
+		for (int k = t->first; k < t->end; k++)
+			sl_assert_if(sl_trunk_owes(t, k), sl_seat_is_ready(t, k));
+		break;
+	case SL_TRUNK_BEHIND:
+	case SL_TRUNK_CATCH_UP:
+		sl_assert_int(t->seat[seat].number, <, t->step);
+		break;
+	case SL_TRUNK_STEP:
+		sl_assert(t->seat[seat].prepared && t->seat[seat].number >= t->step);
+		break;
+	case SL_TRUNK_COME:
+		sl_assert(t->open && t->seat[seat].link != SL_LINK_NONE && t->seat[seat].link != SL_LINK_OPEN);
+		break;
+	case SL_TRUNK_LET_GO:
+		sl_assert(t->seat[seat].asks && t->seat[seat].link == SL_LINK_OPEN);
+		break;
+	case SL_TRUNK_WAIT:
+	case SL_TRUNK_CHOOSE:
+	case SL_TRUNK_BACK:
+	case SL_TRUNK_OVER:
+		break;
+	}
+}
