@@ -8,7 +8,7 @@
 #include "client/train/drive_parts.h"
 #include "common/session/table.h"
 #include "server/trunk/trunk_records.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/trace.h"
 
 enum { CLIENT, SERVER, DRIVE, LINK, TRUNK, TABLES, STATES = 16, EVENTS = 40 };
 enum { FIXED, ROUNDS, GOES_ON, TOGETHER, MODES }; /* states of TRUNK */
@@ -99,8 +99,14 @@ enum sl_err __wrap_sl_session_step(struct sl_session *s, const struct sl_event *
 	const bool ends = (ev->kind == SL_EV_PART && ev->frame->u.part.what == SL_PART_ENDS) ||
 			  (ev->kind == SL_EV_TASK_DONE && ev->task == SL_TASK_GIVE);
 
-	sim_cover->rule[s->role == SL_SESSION_CLIENT ? CLIENT : SERVER][s->state][ends ? SL_EV_ENDS : ev->kind] = true;
-	return __real_sl_session_step(s, ev, now_ms, out);
+	const enum sl_event_kind rule = ends ? SL_EV_ENDS : ev->kind;
+	const struct sl_session before = *s;
+	enum sl_err err;
+
+	sim_cover->rule[s->role == SL_SESSION_CLIENT ? CLIENT : SERVER][s->state][rule] = true;
+	err = __real_sl_session_step(s, ev, now_ms, out);
+	sim_trace_session(s, &before, session_event[rule] ? session_event[rule] : "other");
+	return err;
 }
 
 static void drives(const struct drive *d, enum drive_event ev)
@@ -140,6 +146,8 @@ enum sl_trunk_act __wrap_sl_trunk_next(const struct sl_trunk_table *t, int *seat
 			       : !sl_trunk_needs_all(t) ? GOES_ON
 			       : t->rounds              ? ROUNDS
 							: FIXED][act] = true;
+	if (act != SL_TRUNK_WAIT)
+		sim_trace_table(t, trunk_act[act], *seat);
 	return act;
 }
 
