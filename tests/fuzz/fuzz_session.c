@@ -518,6 +518,19 @@ static bool caller_says(struct input *in, struct driver *d, struct sl_event *ev,
 	return may;
 }
 
+/* Reports of either side, and the server's record, in any state of a session that is open. */
+static bool report_says(const struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+{
+	static const struct sl_wire_report report = {.text = "{}"};
+
+	ev->kind = kind;
+	ev->report = &report;
+	ev->text = "{}";
+	return (d->s.state == SL_SESSION_READY || d->s.state == SL_SESSION_STEP || d->s.state == SL_SESSION_COMMIT ||
+		d->s.state == SL_SESSION_ABANDON || d->s.state == SL_SESSION_EVAL) &&
+	       (kind == SL_EV_SAY || !d->client);
+}
+
 static bool request(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
 	if (kind == SL_EV_ASK || kind == SL_EV_ENDS)
@@ -527,6 +540,8 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 		return caller_says(in, d, ev, kind);
 	if (kind >= SL_EV_CHUNK && kind <= SL_EV_SUM)
 		return party_says(in, d, ev, kind);
+	if (kind == SL_EV_SAY || kind == SL_EV_TELL)
+		return report_says(d, ev, kind);
 	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE)
 		return group_says(in, d, ev, kind);
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
