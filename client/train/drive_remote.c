@@ -10,7 +10,6 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/train/drive_parts.h"
-#include "client/train/group_record.h"
 #include "client/train/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
@@ -293,7 +292,7 @@ static void on_retry(void *arg)
 /* Whether nothing is left for the server to store: it has the last state, or keeps none of this group. */
 static bool is_stored(const struct drive *d)
 {
-	return !d->setup->conf->train.checkpoint_every || sl_group_record_is_unkept(d->link.record) ||
+	return !d->setup->conf->train.checkpoint_every || d->link.says.unkept ||
 	       sl_remote_kept_there(d->remote, sl_training_state(d->run).step);
 }
 

@@ -21,33 +21,22 @@ json_t *sl_group_record_read(const char *text)
 	return NULL;
 }
 
-static bool take_text(const char *text, const char *key, char out[SL_STATUS_TEXT])
+static void take_text(const json_t *record, const char *key, char out[SL_STATUS_TEXT])
 {
-	json_t *record = sl_group_record_read(text);
 	const char *is = json_string_value(json_object_get(record, key));
 
 	snprintf(out, SL_STATUS_TEXT, "%.*s", SL_STATUS_TEXT - 1, is ? is : "");
-	json_decref(record);
-	return out[0];
 }
 
-bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT])
-{
-	return take_text(text, "waits", out);
-}
-
-bool sl_group_record_away(const char *text, char out[SL_STATUS_TEXT])
-{
-	return take_text(text, "away", out);
-}
-
-bool sl_group_record_is_unkept(const char *text)
+struct sl_group_says sl_group_record_says(const char *text)
 {
 	json_t *record = sl_group_record_read(text);
-	const bool unkept = json_is_true(json_object_get(record, "unkept"));
+	struct sl_group_says says = {.unkept = json_is_true(json_object_get(record, "unkept"))};
 
+	take_text(record, "waits", says.waits);
+	take_text(record, "away", says.away);
 	json_decref(record);
-	return unkept;
+	return says;
 }
 
 static double part_of(const json_t *record, size_t k)

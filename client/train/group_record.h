@@ -10,10 +10,13 @@
 
 /* The record as a new reference; NULL: `text` is NULL, or no record. */
 json_t *sl_group_record_read(const char *text);
-/* Whether the group waits for members, and for which ones; else `out` is "". */
-bool sl_group_record_waits(const char *text, char out[SL_STATUS_TEXT]);
-bool sl_group_record_away(const char *text, char out[SL_STATUS_TEXT]); /* the same of members without a link */
-bool sl_group_record_is_unkept(const char *text); /* no checkpoint of the server holds the group's state */
+/* What it says of the group as it is now. waits: the members for which it waits; away: those without a link; "": none.
+ * unkept: no checkpoint of the server holds the group's state. Zeros where `text` is no record. */
+struct sl_group_says {
+	char waits[SL_STATUS_TEXT], away[SL_STATUS_TEXT];
+	bool unkept;
+};
+struct sl_group_says sl_group_record_says(const char *text);
 /* Prints a row for each member to stdout, and how to repeat the run in one process. */
 void sl_group_record_print(const json_t *record);
 /* UNMET: a member took part in a smaller share of the steps than share.least. */

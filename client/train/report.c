@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "client/figures/metric.h"
-#include "client/train/group_record.h"
 #include "common/base/clock.h"
 #include "common/base/diskspace.h"
 #include "common/base/log.h"
@@ -69,23 +68,24 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 static void take_record(struct sl_training_link *link, const char *now)
 {
 	char *copy = now && (!link->record || strcmp(now, link->record) != 0) ? strdup(now) : NULL;
-	char waits[SL_STATUS_TEXT], away[SL_STATUS_TEXT], was[SL_STATUS_TEXT];
+	const struct sl_group_says was = link->says;
+	const bool first = !link->record;
 
 	if (!copy)
 		return;
-	if (!link->record && sl_group_record_is_unkept(copy))
+	free(link->record);
+	link->record = copy;
+	link->says = sl_group_record_says(copy);
+	if (first && link->says.unkept)
 		sl_log(SL_LOG_WARN, "group-unkept",
 		       "the server keeps no checkpoint of the group: it begins anew if the server dies or all members "
 		       "leave. The server needs a store, and members train.checkpoint_every above 0");
-	(void)sl_group_record_away(link->record, was);
-	free(link->record);
-	link->record = copy;
-	if (sl_group_record_away(copy, away) && strcmp(away, was) != 0 && !sl_group_record_waits(copy, waits))
-		sl_log_limited(SL_LOG_WARN, "group-away", "the group goes on without member %s", away);
-	else if (was[0] && !away[0])
+	if (link->says.away[0] && strcmp(link->says.away, was.away) != 0 && !link->says.waits[0])
+		sl_log_limited(SL_LOG_WARN, "group-away", "the group goes on without member %s", link->says.away);
+	else if (was.away[0] && !link->says.away[0])
 		sl_log_limited(SL_LOG_INFO, "group-away", "all members are there");
-	if (sl_group_record_waits(copy, waits))
-		sl_log_limited(SL_LOG_WARN, "group-waits", "the group waits for member %s", waits);
+	if (link->says.waits[0])
+		sl_log_limited(SL_LOG_WARN, "group-waits", "the group waits for member %s", link->says.waits);
 }
 
 void sl_report_count(struct sl_training_link *link, struct sl_remote *remote)
@@ -122,8 +122,7 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 	sl_hex16(name, out->id);
 	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else the phase is "connect", as before the first link */
 		PUT(out->phase, "%s", phase(s));
-		if (!sl_group_record_waits(link->record, out->missing))
-			(void)sl_group_record_away(link->record, out->missing);
+		PUT(out->missing, "%s", link->says.waits[0] ? link->says.waits : link->says.away);
 		out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
 		out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
 	}

@@ -8,6 +8,7 @@
 #include "client/setup/about.h"
 #include "client/setup/setup.h"
 #include "client/step/step.h"
+#include "client/train/group_record.h"
 #include "client/train/schedule.h"
 #include "common/link/traffic.h"
 #include "common/session/checkpoint.h"
@@ -36,8 +37,9 @@ struct sl_training_link {
 	struct sl_rate rate;                                  /* bytes sent and received on the current link */
 	struct sl_traffic traffic[SL_WAYS];                   /* of this process' links, as sl_report_count left it */
 	uint64_t weights[SL_WAYS];                            /* bytes of weights on the closed links */
-	char *record; /* of a group's steps, the newest that came (group_record.h); NULL: none */
-	bool audits;  /* the run audits its server */
+	char *record;              /* of a group's steps, the newest that came (group_record.h); NULL: none */
+	struct sl_group_says says; /* of it */
+	bool audits;               /* the run audits its server */
 	struct sl_audit_share audited;
 };
 
