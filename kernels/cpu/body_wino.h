@@ -98,7 +98,9 @@ ALWAYS int wino_lower(int pair)
 	return pair ? 2 * pair : WINO_SIDE - 1;
 }
 
-ALWAYS void wino_in_lanes(float *v, int64_t plane, const float *const *d, int64_t k, int l)
+/* `pass` makes the 6×6 places of the domain from the tile's side × side at d[row * side + column]. */
+ALWAYS void wino_into_lanes(float *v, int64_t plane, const float *const *d, int side, void (*pass)(vf *, const vf *),
+			    int64_t k, int l)
 {
 	vf x[WINO_SIDE], out[WINO_SIDE];
 
@@ -108,45 +110,17 @@ ALWAYS void wino_in_lanes(float *v, int64_t plane, const float *const *d, int64_
 		vf half[2][WINO_SIDE];
 
 #pragma GCC unroll 6
-		for (int b = 0; b < WINO_SIDE; b++) {
+		for (int b = 0; b < side; b++) {
 #pragma GCC unroll 6
-			for (int a = 0; a < WINO_SIDE; a++)
-				x[a] = ldv(d[a * WINO_SIDE + b] + k, l);
-			wino_b(out, x);
+			for (int a = 0; a < side; a++)
+				x[a] = ldv(d[a * side + b] + k, l);
+			pass(out, x);
 			half[0][b] = out[row[0]];
 			half[1][b] = out[row[1]];
 		}
 #pragma GCC unroll 2
 		for (int i = 0; i < 2; i++) {
-			wino_b(out, half[i]);
-#pragma GCC unroll 6
-			for (int b = 0; b < WINO_SIDE; b++)
-				stv(v + (row[i] * WINO_SIDE + b) * plane + k, out[b], l);
-		}
-	}
-}
-
-ALWAYS void wino_grad_lanes(float *v, int64_t plane, const float *const *dy, int64_t k, int l)
-{
-	vf y[WINO_SIDE], out[WINO_SIDE];
-
-#pragma GCC unroll 3
-	for (int pair = 0; pair < WINO_SIDE / 2; pair++) {
-		const int row[2] = {wino_upper(pair), wino_lower(pair)};
-		vf half[2][WINO_SIDE];
-
-#pragma GCC unroll 4
-		for (int b = 0; b < WINO_OUT; b++) {
-#pragma GCC unroll 4
-			for (int a = 0; a < WINO_OUT; a++)
-				y[a] = ldv(dy[a * WINO_OUT + b] + k, l);
-			wino_a(out, y);
-			half[0][b] = out[row[0]];
-			half[1][b] = out[row[1]];
-		}
-#pragma GCC unroll 2
-		for (int i = 0; i < 2; i++) {
-			wino_a(out, half[i]);
+			pass(out, half[i]);
 #pragma GCC unroll 6
 			for (int b = 0; b < WINO_SIDE; b++)
 				stv(v + (row[i] * WINO_SIDE + b) * plane + k, out[b], l);
@@ -234,12 +208,12 @@ ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int
 
 static void wino_in(float *v, int64_t plane, const float *const *d, int c)
 {
-	FOR_REGISTERS(c, wino_in_lanes(v, plane, d, R, L));
+	FOR_REGISTERS(c, wino_into_lanes(v, plane, d, WINO_SIDE, wino_b, R, L));
 }
 
 static void wino_grad(float *v, int64_t plane, const float *const *dy, int c)
 {
-	FOR_REGISTERS(c, wino_grad_lanes(v, plane, dy, R, L));
+	FOR_REGISTERS(c, wino_into_lanes(v, plane, dy, WINO_OUT, wino_a, R, L));
 }
 
 static void wino_out(float *const *y, const float *v, int64_t plane, const float *bias, int c, bool add)
