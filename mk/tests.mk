@@ -84,6 +84,10 @@ sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which t
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
 		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \
 		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
+blackbox: all ## trains with real processes over TCP under faults (SECONDS=300 FIRST=1; SEED=7)
+	@tests/blackbox/blackbox.py $(B) --keep $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) --seconds $(or $(SECONDS),300))
+blackbox-selftest: ## plants each fault of tests/blackbox/planted, which the black box must find (PLANT=NAME: only those)
+	@CC='$(CC)' tests/blackbox/selftest.sh '$(PLANT)'
 
 # ---- runs of tests. `test` first installs its packages; a second make then finds the pkg-config that the first lacked.
 PARALLEL := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Trains with the real programs over TCP while a seed's faults happen to them, and checks what the pages promise.
+
+blackbox.py BUILD [--seconds S | --seed N] [--first N] [--jobs N] [--first-bad] [--keep]
+
+It knows docs/ alone, not the sources, nor the simulator: which status means "start it again" (troubleshooting.md), that a
+member comes back without a hand (howto-groups.md), and that the list in a summary repeats the run in one process, to the byte.
+Faults: kill -9, SIGTERM, SIGSTOP and lost files of a member, kill -9 and SIGSTOP of the server, links that are cut or that
+hold what they carry. Prints a line for each seed; for one that fails what broke which promise, and the command that repeats it.
+Seeds are drawn by their number, but processes and links keep their own time: a seed that failed once may pass again."""
+import argparse
+import asyncio
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+AGAIN = {69, 70, 71, 74, 75}  # troubleshooting.md, "Exit statuses": start it again
+STARTS_MOST, RUN_S = 60, 240
+STEPS = 40
+COLOURS = ("red", "green", "blue")
+
+
+class Broken(Exception):
+    """A promise of the pages was broken."""
+
+
+class Relay:
+    """A link with a delay, which can be cut, or hold what it carries. Runs in the loop of its case."""
+    def __init__(self, to):
+        self.to, self.cut, self.holds, self.writers = to, False, False, set()
+
+    async def open(self):
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def accept(self, reader, writer):
+        try:
+            if self.cut:
+                raise OSError
+            there = await asyncio.open_connection("127.0.0.1", self.to)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(self.carry(reader, there[1]), self.carry(there[0], writer), return_exceptions=True)
+
+    async def carry(self, reader, writer):
+        self.writers.add(writer)
+        try:
+            while data := await reader.read(1 << 16):
+                await asyncio.sleep(0.004)
+                while self.holds:
+                    await asyncio.sleep(0.02)
+                writer.write(data)
+                await writer.drain()
+        finally:
+            self.writers.discard(writer)
+            writer.close()
+
+    def cut_now(self):
+        self.cut = True
+        for w in list(self.writers):
+            w.transport.abort()
+
+
+def draw(seed):
+    """What a seed trains, and what happens to it: (fraction of the run, fault, whom, seconds)."""
+    r = random.Random(seed)
+    case = {"members": r.choice((0, 2, 3, 3)), "keys": r.random() < 0.3, "codec": r.choice(("exact", "small", "smallest"))}
+    share = {}
+    if case["members"]:
+        share = {"mode": r.choice(("sync", "sync", "rounds", "serial")), "least": r.choice((0.9, 0.5, 0, 1)), "unmet": r.choice(("wait", "go_on")),
+                 "patience_s": r.choice((1, 3))}
+        if r.random() < 0.3:
+            share["ends"] = "private"
+        if share["mode"] == "rounds":
+            share["round"] = 5
+        if share["mode"] == "serial" and not share["least"]:  # does not go (config.md)
+            share["least"] = 0.5
+    case["share"] = share
+    kinds = ["kill", "term", "stop", "cut", "hold", "server-kill", "server-stop"]
+    if share and share["least"] < 1:  # else it needs its key (howto-groups.md, "No step without a member")
+        kinds.append("lose")
+    case["faults"] = sorted((r.uniform(0.05, 0.95), r.choice(kinds), r.randrange(max(1, case["members"])), r.choice((0.3, 1, 3, 5)))
+                            for _ in range(r.randrange(1, 6)))
+    return case
+
+
+def free_port():
+    import socket
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def tensors(path):
+    data = path.read_bytes()
+    return data[8 + struct.unpack("<Q", data[:8])[0]:]
+
+
+class Case:
+    def __init__(self, build, seed, dir_):
+        self.build, self.dir, self.case = pathlib.Path(build).resolve(), pathlib.Path(dir_), draw(seed)
+        self.n, self.port, self.started, self.ended, self.last = max(1, self.case["members"]), free_port(), {}, {}, None
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SPLIT", "OPENBLAS_CORE"))} | {"OPENBLAS_NUM_THREADS": "1"}
+
+    # ---- files
+
+    def write(self):
+        r = random.Random(5)
+        for part, rows in (("train", 96), ("test", 30)):
+            with open(self.dir / f"{part}.csv", "w") as f:
+                print("a,b,c,d,kind", file=f)
+                for _ in range(rows):
+                    x = [r.gauss(0, 1) for _ in range(4)]
+                    print(*(f"{v:.4f}" for v in x), COLOURS[(x[0] + x[1] > 0) + (x[2] > 0.3)], sep=",", file=f)
+        self.settings = ["server=tcp://127.0.0.1:1", "model.name=mlp", "model.features=4", "model.classes=3", f"data.dir={self.dir}", "data.kind=csv",
+                         "data.label=kind", "train.batch=8", f"train.max_steps={STEPS}", "train.epochs=1000", "train.checkpoint_every=5", "train.eval_every=0",
+                         "train.optimizer.kind=adam", "train.optimizer.lr=0.003", "partition=1:-1", f"codec={self.case['codec']}", "link.heartbeat_ms=200",
+                         "link.timeout_ms=1000", "link.retry_ms=50", "link.on_server_lost=wait", "threads=1"]
+        if self.case["members"]:
+            self.settings += [f"share.{k}={v}" for k, v in self.case["share"].items()]
+            self.settings += ["share.group=g", f"share.clients={self.n}", "data.partition=iid"]
+        (self.dir / "run.yaml").write_text("")
+        (self.dir / "server.yaml").write_text("")
+        if self.case["keys"]:
+            keys = [self.command("splitc", "keygen", "--out", f"{self.dir}/{k}.key") for k in range(self.n)]
+            group = " group=g" if self.case["members"] else ""
+            (self.dir / "clients").write_text("".join(f"{key} site-{k}{group}\n" for k, key in enumerate(keys)))
+            (self.dir / "server.pub").write_text(self.command("splits", "keygen", "--out", f"{self.dir}/server.key") + "\n")
+
+    def command(self, program, *args):
+        done = subprocess.run([self.build / program, *args], capture_output=True, text=True, env=self.env, timeout=RUN_S)
+        if done.returncode:
+            raise Broken(f"{program} {' '.join(map(str, args))} ended with {done.returncode}: {done.stderr[-600:]}")
+        return done.stdout.strip()
+
+    def sets(self, more):
+        return [a for s in self.settings + more for a in ("--set", s)]
+
+    # ---- processes
+
+    async def serve(self):
+        more = [f"listen=tcp://127.0.0.1:{self.port}", f"store={self.dir}/store", "device=cpu", "threads=1", f"control={self.dir}/s.sock"]
+        if self.case["keys"]:
+            more += [f"auth.secret_key={self.dir}/server.key", f"auth.clients={self.dir}/clients"]
+        with open(self.dir / "server.log", "ab") as log:
+            self.server = await asyncio.create_subprocess_exec(self.build / "splits", "serve", self.dir / "server.yaml", *[a for s in more for a in ("--set", s)],
+                                                               stdout=log, stderr=log, env=self.env)
+
+    async def start(self, k):
+        more = [f"log.dir={self.dir}/run-{k}", f"server=tcp://127.0.0.1:{self.relay[k].port}", f"control={self.dir}/c{k}.sock"]
+        more += [f"share.member={k}"] if self.case["members"] else []
+        if self.case["keys"]:
+            more += [f"auth.secret_key={self.dir}/{k}.key", f"auth.server_key={self.dir}/server.pub"]
+        self.started[k] = self.started.get(k, 0) + 1
+        if self.started[k] > STARTS_MOST:
+            raise Broken(f"member {k} was started {STARTS_MOST} times, and is not done")
+        with open(self.dir / f"run-{k}.log", "ab") as log:
+            return await asyncio.create_subprocess_exec(self.build / "splitc", "train", self.dir / "run.yaml", "--auto-resume", *self.sets(more), stdout=log,
+                                                        stderr=log, env=self.env)
+
+    async def keep(self, k):
+        """As a service does: starts the member until its status says that it is done."""
+        while True:
+            self.member[k] = await self.start(k)
+            status = await self.member[k].wait()
+            if status in (0, 80):
+                self.ended[k], self.last = status, k
+                return
+            if status >= 0 and status not in AGAIN:
+                raise Broken(f"member {k} ended with status {status}")
+            await asyncio.sleep(0.2)
+
+    async def keep_server(self):
+        while True:
+            await self.serve()
+            await self.server.wait()
+            await asyncio.sleep(0.3)
+
+    def steps(self, k):
+        try:
+            return sum('"type":"step"' in line for line in open(self.dir / f"run-{k}" / "log.jsonl", errors="replace"))
+        except OSError:
+            return 0
+
+    # ---- faults
+
+    async def happen(self):
+        for at, kind, k, seconds in self.case["faults"]:
+            while max(map(self.steps, range(self.n))) < at * STEPS / (self.n if self.case["share"].get("mode") == "serial" else 1):
+                if len(self.ended) == self.n:
+                    return
+                await asyncio.sleep(0.05)
+            await self.fault(kind, k, seconds)
+
+    def send(self, process, number):
+        if process.returncode is None:
+            process.send_signal(number)
+
+    async def fault(self, kind, k, seconds):
+        process = self.server if kind.startswith("server") else self.member[k]
+        if k in self.ended and not kind.startswith("server"):
+            return
+        if kind in ("kill", "server-kill", "lose"):
+            self.send(process, signal.SIGKILL)
+            if kind == "lose":
+                await process.wait()
+                shutil.rmtree(self.dir / f"run-{k}", ignore_errors=True)
+        elif kind == "term":
+            self.send(process, signal.SIGTERM)
+        elif kind in ("stop", "server-stop"):
+            self.send(process, signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            self.send(process, signal.SIGCONT)
+        elif kind == "cut":
+            self.relay[k].cut_now()
+            await asyncio.sleep(seconds)
+            self.relay[k].cut = False
+        else:
+            self.relay[k].holds = True
+            await asyncio.sleep(seconds)
+            self.relay[k].holds = False
+
+    # ---- promises
+
+    def summary(self, k):
+        lines = [json.loads(line) for line in open(self.dir / f"run-{k}" / "log.jsonl") if '"summary"' in line]
+        if not lines:
+            raise Broken(f"member {k} ended with status {self.ended[k]}, and its log has no summary")
+        return lines[-1]
+
+    def check(self):
+        more, names = [], [""]
+        if self.case["members"]:
+            group = self.summary(self.last)["group"]
+            least, parts = self.case["share"]["least"], [m["steps"] / group["steps"] for m in group["members"]]
+            short = [k for k, part in enumerate(parts) if part < least - 1e-9]
+            for k, status in self.ended.items():
+                if (status == 80) != bool(short) and self.summary(k)["group"]["members"] == group["members"]:
+                    raise Broken(f"member {k} ended with status {status}, where the parts of the steps are {parts}, and share.least is {least}")
+            if short and self.case["share"]["unmet"] == "wait":
+                raise Broken(f"members {short} got less than share.least, which share.unmet: wait does not allow")
+            more = ["--clients", str(self.n)] + (["--absent", group["absent"]] if group["absent"] else [])
+            names = [f"member-{k}" for k in range(self.n)]
+        self.command("splitc", "train", self.dir / "run.yaml", "--local", *self.sets([f"log.dir={self.dir}/local"]), *more)
+        for k, name in enumerate(names):
+            if tensors(self.dir / f"run-{k}" / "model.safetensors") != tensors(self.dir / "local" / name / "model.safetensors"):
+                raise Broken(f"member {k}'s model is not that of: splitc train --local {' '.join(more)}")
+
+    async def train(self):
+        self.relay, self.member = [Relay(self.port) for _ in range(self.n)], {}
+        for relay in self.relay:
+            await relay.open()
+        jobs = [asyncio.ensure_future(self.keep(k)) for k in range(self.n)]
+        others = [asyncio.ensure_future(self.keep_server()), asyncio.ensure_future(self.happen())]
+        try:
+            await asyncio.wait_for(asyncio.gather(*jobs), RUN_S)
+        except asyncio.TimeoutError:
+            raise Broken(f"not done within {RUN_S} s: members {sorted(set(range(self.n)) - set(self.ended))}") from None
+        finally:
+            for task in jobs + others:
+                task.cancel()
+            for process in [self.server, *self.member.values()]:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGCONT)
+                    process.kill()
+                    await process.wait()
+
+
+def run(build, seed, keep):
+    """None, or the sentence that says which promise was broken."""
+    dir_ = tempfile.mkdtemp(prefix=f"bb{seed}-", dir=os.environ.get("TMPDIR"))
+    case = Case(build, seed, dir_)
+    began = time.monotonic()
+    try:
+        case.write()
+        asyncio.run(case.train())
+        case.check()
+        broken = None
+    except Broken as e:
+        broken = str(e)
+    if keep and broken:
+        broken += f"\n  files: {dir_}"
+    else:
+        shutil.rmtree(dir_, ignore_errors=True)
+    about = " ".join([f"{case.n} members" if case.case["members"] else "alone", *(f"{k}={v}" for k, v in case.case["share"].items()),
+                      f"codec={case.case['codec']}", "keys" if case.case["keys"] else ""])
+    faults = ", ".join(f"{kind} {'' if kind.startswith('server') else k} at {at:.0%}{f' for {s} s' if kind in ('stop', 'server-stop', 'cut', 'hold') else ''}"
+                       for at, kind, k, s in case.case["faults"])
+    return seed, broken, f"{about}; {faults}; {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("build")
+    p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--seed", type=int)
+    p.add_argument("--first", type=int, default=1)
+    p.add_argument("--jobs", type=int, default=os.cpu_count())
+    p.add_argument("--first-bad", action="store_true", help="end at the first seed that fails")
+    p.add_argument("--keep", action="store_true", help="keep the files of seeds that fail")
+    o = p.parse_args()
+    seeds = [o.seed] if o.seed is not None else range(o.first, 1 << 30)
+    end, bad, good = time.monotonic() + o.seconds, 0, 0
+    with concurrent.futures.ProcessPoolExecutor(o.jobs) as pool:
+        waiting, seeds = set(), iter(seeds)
+        while True:
+            while len(waiting) < o.jobs and time.monotonic() < end and (seed := next(seeds, None)) is not None:
+                waiting.add(pool.submit(run, o.build, seed, o.keep))
+            if not waiting:
+                break
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for seed, broken, about in (d.result() for d in done):
+                bad, good = bad + bool(broken), good + (not broken)
+                print(f"seed {seed}: {about}" + (f"\n  BROKEN: {broken}\n  again: {sys.argv[0]} {o.build} --seed {seed} --keep" if broken else ""), flush=True)
+            if o.first_bad and bad:
+                end = 0
+    print(f"{good + bad} seeds, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
