@@ -25,7 +25,7 @@ static bool is_elsewhere(const struct sl_group *g, int k)
  * again has a credit: its patience at most, less what the group has waited for it, and more by a tenth of the time that
  * passes while it has a link. So it delays a run by a tenth at most. The group does not begin to wait where the credit
  * is less than what the member's usual step still takes: it would wait in vain, and the credit would never be enough.
- */
+ * In a round the time counts anew with each of the member's steps. */
 
 /* While members gather, after a restart of the server: their back-off is at most 32 s. */
 enum { USUAL_STEPS = 10, PATIENCE_LEAST_MS = 10000, GATHERS_MS = 40000, REFILL = 10 };
@@ -82,18 +82,35 @@ void sl_group_clock_ready(struct sl_group *g, int k)
 	p->usual_ms = p->usual_ms ? (7 * p->usual_ms + took) / 8 : took;
 }
 
-void sl_group_clock_stepped(struct sl_group *g, int k)
+/* Its step is over: the group has waited for it for so long. */
+static void end_step(struct sl_group *g, int k, int64_t waited)
 {
 	struct sl_group_member *p = &g->member[k];
-	const int64_t most = member_patience_ms(g, k), waited = p->waits_ms ? (int64_t)(now_ms(g) - p->waits_ms) : 0;
+	const int64_t most = member_patience_ms(g, k);
 
 	p->credit_ms -= waited;
 	if (g->t.seat[k].link != SL_LINK_NONE) /* one that is away is awaited once */
 		p->credit_ms += (int64_t)(now_ms(g) - p->began_ms) / REFILL;
 	p->credit_ms = p->credit_ms < 0 ? 0 : p->credit_ms > most ? most : p->credit_ms;
-	p->waits_ms = 0;
 	p->began_ms = now_ms(g);
 	g->t.seat[k].tired = false;
+}
+
+void sl_group_clock_stepped(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+
+	end_step(g, k, p->waits_ms ? (int64_t)(now_ms(g) - p->waits_ms) : 0);
+	p->waits_ms = 0;
+}
+
+void sl_group_clock_moved(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+
+	sl_group_clock_ready(g, k);
+	end_step(g, k, 0); /* a site with more batches than the others is not slow */
+	p->waits_ms = p->waits_ms ? now_ms(g) : 0;
 }
 
 /* Members that are here, if these are fewer than share.quorum and one of them has steps to do; else -1. */

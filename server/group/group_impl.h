@@ -332,10 +332,12 @@ static inline bool sl_group_needs_files(const struct sl_group *g)
 }
 /* Copies the seats' states, which the newest checkpoint names, from the records to the table. */
 void sl_group_hear_in(struct sl_group *group);
-/* The clock of a member: welcomed begins it; stepped, after each step. */
+/* The clock of a member: welcomed begins it; ready, its part is there; stepped, after each step; moved, after one
+ * inside a round. */
 void sl_group_clock_welcomed(struct sl_group *group, int k);
 void sl_group_clock_ready(struct sl_group *group, int k);
 void sl_group_clock_stepped(struct sl_group *group, int k);
+void sl_group_clock_moved(struct sl_group *group, int k);
 /* say_short logs that too few members are there, or that one is owed the step. */
 void sl_group_say_short(struct sl_group *group);
 /* note_late: the step was done without member k; note_part: with it. say_here: logs that it waits for the others. */

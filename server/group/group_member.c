@@ -58,6 +58,8 @@ static void prepared(struct sl_middle *m)
 	sl_trunk_prepared(&g->t, k, sl_session_skips(sl_port_session(m->port)));
 	if (sl_seat_is_ready(&g->t, k))
 		sl_group_clock_ready(g, k);
+	else if (!sl_session_skips(sl_port_session(m->port)))
+		sl_group_clock_moved(g, k);
 	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
 		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
 			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
