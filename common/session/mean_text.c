@@ -144,7 +144,7 @@ enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, 
 	struct sl_end_layout l = {0};
 
 	if (text.len < first || memcmp(text.data, first_line, first) != 0)
-		return refuse(fail, "does not begin with 'ends 2'");
+		return refuse(fail, "does not begin with 'ends 2': is the other side older or newer?");
 	text.data += first;
 	text.len -= first;
 	if (!take_graphs(&text, &l.graphs))

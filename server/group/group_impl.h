@@ -228,6 +228,10 @@ struct sl_group {
 	struct sl_group_seat *seat;                  /* [n] */
 	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3]; /* memory of trunk.r.stored */
 	struct sl_group_log log;
+	struct {
+		uint64_t end;
+		size_t n_back;
+	} said;                   /* of the log, as sl_group_say_parts has logged it */
 	uint8_t weights_hash[16]; /* the same: of the first weights, while no step is done */
 	struct sl_fold fold;      /* parts of all seats; in rounds a part's copy is at its record's step `number` */
 	bool has_weights;
@@ -363,9 +367,10 @@ void sl_group_take_off(struct sl_group *group);
 bool sl_group_is_off(const struct sl_group *group, int k);
 /* group_report.c: the report that a member has just sent. */
 void sl_group_hear_report(struct sl_group *group, struct sl_middle *m);
-/* group_parts.c, without other ranks: tells member k, or all (-1), who took part in its steps; logs it. */
+/* group_parts.c, without other ranks: tells member k, or all (-1), who took part in its steps; logs it, once
+ * for each state of the group's log. */
 void sl_group_tell_record(struct sl_group *group, int k);
-void sl_group_say_parts(const struct sl_group *group);
+void sl_group_say_parts(struct sl_group *group);
 /* group_give.c, for shared heads and tails, while no job runs: asks members for those that one who comes or a
  * checkpoint needs, or notes that they have arrived. True: those for the checkpoint of step `due` are there. */
 bool sl_group_ask_ends(struct sl_group *group);

@@ -152,6 +152,8 @@ static void over(struct sl_middle *m, const struct sl_fail *why)
 	if (how != SL_SEAT_LOST)
 		sl_log_limited(SL_LOG_INFO, "group-leaves", "group %s: member %d leaves behind step %" PRIu64 ": %s",
 			       g->name, k, g->t.step, how == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
+	if (how == SL_SEAT_LEFT && is_alone(g)) /* one that does not come again would keep this from the log */
+		sl_group_say_parts(g);
 	sl_group_advance(g);
 }
 

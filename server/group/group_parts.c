@@ -96,14 +96,16 @@ static void say_absent(const struct sl_group *g, const char *list)
 
 enum { PARTS_LINE = 12 }; /* members that a line of the log has room for */
 
-void sl_group_say_parts(const struct sl_group *g)
+void sl_group_say_parts(struct sl_group *g)
 {
 	struct sl_buf absent = {0};
 	char list[1000];
 	size_t at = 0;
 
-	if (g->groups->ranks || !g->log.end)
+	if (g->groups->ranks || !g->log.end || (g->said.end == g->log.end && g->said.n_back == g->log.n_back))
 		return;
+	g->said.end = g->log.end;
+	g->said.n_back = g->log.n_back;
 	for (int k = 0, less = 0; k < g->n; k++) {
 		const struct sl_record *r = &g->trunk.r.seat[k];
 

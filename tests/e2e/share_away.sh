@@ -133,6 +133,18 @@ unmet() {
 	grep -q 'share.least: .*member 2 took part in [0-9.]* % of its steps, where 90.0 % were to be' "$tmp/$name-2.log" || fail "$name: it is not said who got less"
 }
 
+# gone: a member never comes back. As the last of the others leaves, the server's log says who took part.
+gone() {
+	local k
+	name=gone
+	set=("${common[@]}" --set share.group="$name" --set share.patience_s=1 --set share.unmet=go_on "${shared[@]}")
+	begin
+	goes kill
+	for k in 0 1; do ends_with "${pid[k]}" 80 $patience "$name: member $k"; done
+	says "WARN group-parts: group $name, $steps steps: member 0 100.0 % .* member 2 [0-9.]* %"
+	says "group-absent: group $name: --local --absent 2:"
+}
+
 # shorter: a member's run ends in the middle of the others', who go on to have less of it than share.least.
 shorter() {
 	local k
@@ -175,6 +187,6 @@ alone() {
 	"$@"
 }
 two_at_a_time alone 'away|stopped|stop|shared' 'away|killed|kill|shared|server' 'away|lost|lost|shared' 'away|stopped-own|stop|private' \
-	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter \
+	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter gone \
 	"hangs|hangs" "hangs|hangs-all|share.least=1" "hangs|hangs-none|share.least=0|share.quorum=3"
 echo "share_away: ok"
