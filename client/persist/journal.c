@@ -180,7 +180,7 @@ static void check_log(struct sl_journal *j, enum sl_err err)
 {
 	if (err && !j->log_broken)
 		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost",
-		       err == SL_ERR_IO ? strerror(errno) : sl_err_text(err));
+		       err == SL_ERR_IO && errno ? strerror(errno) : sl_err_text(err));
 	j->log_broken = err;
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/newfile.h"
 
 enum { DIGITS = 2 * SL_SECRET_BYTES };
+static const char advice[] = "--fresh begins anew; a member of a group takes an empty log.dir";
 
 static bool path_of(const char *dir, char out[PATH_MAX])
 {
@@ -68,12 +69,11 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 	if (fd < 0)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "'%.200s/session-key' (%s): the server does not recognise this client without it; "
-				   "--fresh begins anew",
-				   dir, strerror(errno));
+				   "%s",
+				   dir, strerror(errno), advice);
 	n = read(fd, text, sizeof text);
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || n < 0 || !parse(text, (size_t)n, out))
-		err = sl_fail_set(fail, SL_ERR_DATA, "'%.200s' is not the secret of a session; --fresh begins anew",
-				  path);
+		err = sl_fail_set(fail, SL_ERR_DATA, "'%.200s' is not the secret of a session; %s", path, advice);
 	else if (st.st_mode & 077) {
 		explicit_bzero(out, sizeof *out);
 		err = sl_fail_set(

@@ -112,13 +112,25 @@ void sl_group_record_print(const json_t *record)
 		       json_array_size(members), absent);
 }
 
-/* Why member k got less than `least` of its steps. */
-static void say_cause(const json_t *record, size_t k, double least, char out[200])
+/* Whether the list of who was away has an item of member k. */
+static bool is_listed(const json_t *record, size_t k)
+{
+	const char *list = json_string_value(json_object_get(record, "absent"));
+	char name[24];
+	const size_t len = (size_t)snprintf(name, sizeof name, "%zu:", k);
+
+	for (; *list; list += strcspn(list, ","), list += *list == ',')
+		if (strncmp(list, name, len) == 0)
+			return true;
+	return false;
+}
+
+/* Why member k got less than share.least of its steps. */
+static void say_cause(const json_t *record, size_t k, char out[200])
 {
 	const json_t *member = json_array_get(json_object_get(record, "members"), k);
 	const json_int_t empty = json_integer_value(json_object_get(member, "empty"));
-	const double steps = json_number_value(json_object_get(record, "steps"));
-	const bool was_away = part_of(record, k) + (double)empty / steps < least;
+	const bool was_away = !empty || is_listed(record, k);
 	size_t n = 0;
 
 	if (was_away)
@@ -139,7 +151,7 @@ enum sl_err sl_group_record_check(const json_t *record, struct sl_fail *fail)
 	for (size_t k = 0; k < json_array_size(json_object_get(record, "members")); k++) {
 		if (part_of(record, k) >= least || is_off(record, k))
 			continue;
-		say_cause(record, k, least, cause);
+		say_cause(record, k, cause);
 		return sl_fail_at(fail, "share.least", SL_ERR_UNMET,
 				  "the run is done, and member %zu took part in %.1f %% of its steps, where %.1f %% "
 				  "were to be: %s",

@@ -478,7 +478,10 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 	}
 	err = ahead || sl_remote_session(remote)->keep == SL_KEEP_DONE
 		      ? begin_write(r, remote, run, false, &fail)
-		      : sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
+		      : sl_fail_set(&fail, SL_ERR_IO, "%s",
+				    sl_remote_session(remote)->late
+					    ? "this member was late in that step"
+					    : "the server could not keep its side; its log says why");
 	r->asked = err || ahead ? r->asked : step;
 	if (err && step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
 		sl_last_run_say_unkept(&fail, r->setup->conf->agreed.share.group[0]);

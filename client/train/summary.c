@@ -235,7 +235,8 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (t->stop.stopped)
 		printf("it ended early (train.stop): %s\n", sl_summary_stop_text(&t->stop, text));
 	if (s->skipped)
-		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
+		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or in a group were late or above "
+		       "share.member_norm\n",
 		       s->skipped);
 	printf("time per batch %s, computation %s (client %s, server %s)\n", sl_time_text(s->t_per_batch_s, figure[0]),
 	       sl_time_text(s->t_compute_per_batch_s, figure[1]),

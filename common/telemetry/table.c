@@ -250,7 +250,9 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	else if (s->best_step)
 		fprintf(file, "; best weights %.2f %% at step %" PRId64, 100 * s->best_acc, s->best_step);
 	if (s->skipped)
-		fprintf(file, "; steps skipped (NaN or Inf, or late in a group): %" PRId64, s->skipped);
+		fprintf(file,
+			"; steps skipped (NaN or Inf; in a group also late, or above share.member_norm): %" PRId64,
+			s->skipped);
 	fputc('\n', file);
 	if (s->evaluated_step && !isnan(s->dcor_squared))
 		fprintf(file, "  step %" PRId64 ": squared distance correlation of inputs and head_act %.3f\n",

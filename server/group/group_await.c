@@ -220,11 +220,13 @@ static bool is_away(const struct sl_group *g, int k)
  * SL_ERR_TIMEOUT: one is away. SL_ERR_UNAVAILABLE: each is here, and so has not done its last step. */
 static enum sl_err list_missing(const struct sl_group *g, bool all, char *out, size_t size)
 {
+	enum { MORE = 16 }; /* " and 1234 more" */
 	bool refused = false, away = false;
 	size_t at = 0;
+	int more = 0;
 
 	out[0] = '\0';
-	for (int k = g->first; k < g->end && at + 1 < size; k++) {
+	for (int k = g->first; k < g->end; k++) {
 		const struct sl_group_member *p = &g->member[k];
 		const char *why = sl_group_was_refused(g, k);
 		const bool was_refused = why[0] != '\0';
@@ -238,8 +240,14 @@ static enum sl_err list_missing(const struct sl_group *g, bool all, char *out, s
 		away = away || !p->idle_s;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
 			     why, was_refused ? ")" : "", since(g, k, text));
-		at += (size_t)n;
+		if (!more && (at + (size_t)n + MORE < size || !at))
+			at = at + (size_t)n < size ? at + (size_t)n : size - 1;
+		else
+			more++;
 	}
+	out[at] = '\0'; /* without an item that did not fit */
+	if (more)
+		snprintf(out + at, size - at, " and %d more", more);
 	return refused ? SL_ERR_MISMATCH : away || !at ? SL_ERR_TIMEOUT : SL_ERR_UNAVAILABLE;
 }
 
@@ -345,9 +353,10 @@ void sl_group_note_late(struct sl_group *g, int k)
 	if (!p->misses)
 		sl_log_limited(SL_LOG_WARN, "group-late", "group %s: step %" PRIu64 " was done without member %d, %s",
 			       g->name, g->t.step, k,
-			       p->m                   ? "which was late"
-			       : g->t.seat[k].ends_at ? "whose link is lost"
-						      : "which has never come");
+			       p->m && sl_seat_is_at_end(&g->t.seat[k]) ? "whose run is over"
+			       : p->m                                   ? "which was late"
+			       : g->t.seat[k].ends_at                   ? "whose link is lost"
+									: "which has never come");
 	p->misses += g->round;
 	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});

@@ -8,10 +8,14 @@
 #include "common/telemetry/json.h"
 #include "server/group/group_impl.h"
 
-/* Steps that the member's gradient is in. */
+/* Steps that the member's gradient is in. In serial it is in the member's own turns alone, which stand for all steps.
+ */
 static uint64_t steps_of(const struct sl_group *g, int k)
 {
-	const uint64_t in = g->log.end - sl_group_log_missed(&g->log, k), empty = g->trunk.r.seat[k].empty;
+	const bool serial = g->agreed.share.mode == SL_SHARE_SERIAL;
+	const uint64_t turns = serial ? sl_turns_before(&g->turns, k, g->log.end) : 0;
+	const uint64_t in = g->log.end - sl_group_log_missed(&g->log, k), none = g->trunk.r.seat[k].empty;
+	const uint64_t empty = turns ? none * g->log.end / turns : none;
 
 	return in > empty ? in - empty : 0;
 }

@@ -77,10 +77,12 @@ norms() {
 		ends_with "${pid[k]}" "$3" $patience "$group, member $k"
 		[ "$(grep -cE "^$k +[08] .*$2\$" "$tmp/$group-$k.log")" = 1 ] || fail "$group: member $k's table: $(grep '^[01] ' "$tmp/$group-$k.log")"
 	done
-	grep -q "group-norms: group $group: in [08] steps member 0 had no gradient" "$tmp/serving.log" || fail "$group: the server does not say it"
+	grep -q "group-norms: group $group: in [03458] steps member 0 had no gradient" "$tmp/serving.log" || fail "$group: the server does not say it"
 }
 norms clipped 'clipped in 8 steps' 0 --set share.over_norm=clip
 norms dropped 'no gradient in 8 steps .NaN, Inf or above share.member_norm.' 80 --set train.on_nan=skip
+norms dropped-turns 'no gradient in [345] steps .NaN, Inf or above share.member_norm.' 80 --set train.on_nan=skip --set share.mode=serial
+hears dropped-turns-0 'member 0 took part in 0.0 % of its steps, where 90.0 % were to be: it had no gradient in [345] steps'
 hears dropped-0 'took part in 0.0 % of its steps, where 90.0 % were to be: it had no gradient in 8 steps'
 
 # No checkpoint is due before the server dies, which has a store.

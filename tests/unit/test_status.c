@@ -205,7 +205,8 @@ static void table_is_aligned(void **state)
 			    "    -    0s\n"
 			    "  -, -\n"
 			    "  codec none f16 none none\n"
-			    "  sent 0 B, received 0 B in 0s; steps skipped (NaN or Inf, or late in a group): 1\n"
+			    "  sent 0 B, received 0 B in 0s; steps skipped (NaN or Inf; in a group also late, or above "
+			    "share.member_norm): 1\n"
 			    "01234567 checkpoint: failed at step 40: No space left on \"\\\" device; last good 20\n");
 	in.n_session = 0;
 	strcpy(in.role, "client");
