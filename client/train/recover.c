@@ -466,6 +466,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead)
 {
+	const char *why = sl_remote_session(remote)->late ? "this member was late" : "see the server's log";
 	uint64_t step = sl_training_state(run).step;
 	struct sl_fail fail;
 	enum sl_err err;
@@ -476,12 +477,8 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
-	err = ahead || sl_remote_session(remote)->keep == SL_KEEP_DONE
-		      ? begin_write(r, remote, run, false, &fail)
-		      : sl_fail_set(&fail, SL_ERR_IO, "%s",
-				    sl_remote_session(remote)->late
-					    ? "this member was late in that step"
-					    : "the server could not keep its side; its log says why");
+	err = ahead || sl_remote_session(remote)->keep == SL_KEEP_DONE ? begin_write(r, remote, run, false, &fail)
+								       : sl_fail_set(&fail, SL_ERR_IO, "%s", why);
 	r->asked = err || ahead ? r->asked : step;
 	if (err && step == sl_training_state(run).total_steps) { /* the run is done, and still writes its model */
 		sl_last_run_say_unkept(&fail, r->setup->conf->agreed.share.group[0]);
