@@ -35,6 +35,10 @@ def overwrite(x, y, name):
     """A node changes x in place: from now on x is y. Other values that share memory with x are unknown afterwards."""
     for other in _others(x):
         other.changed = name
+    root = x
+    while root.base is not None:
+        root = root.base
+    root.written = root.written or name
     if type(x) not in (Value, Last):
         x.changed = name
         return y
@@ -42,7 +46,10 @@ def overwrite(x, y, name):
     return x
 
 
-def check(name, values):
+def check(name, values, bare=False):
+    """bare: they may be without a dimension."""
     for v in values:
+        if isinstance(v, Value) and v.bare and not bare:
+            raise errors.config(v.bare)
         if isinstance(v, Value) and v.changed:
             raise errors.config(f"{name}: it reads what {v.changed} changed in place: write {v.changed} without that")

@@ -94,11 +94,12 @@ class Numbers(torch.Tensor):
 class Anchor(nn.Parameter):
     """The parameter. It is 1, and autograd collects a mark of each backward in its gradient. frozen: names of the middle's parameters
     that were frozen when it was made; counts: numbers that learn; of: gives the RemoteModule, or None; spent: whether in PyTorch the
-    gradients of the last step were still there; moved: whether the script has descended by that of an open step."""
+    gradients of the last step were still there; zeros: whether zero_grad() has made them 0, and not None; moved: whether the script has
+    descended by that of an open step."""
 
     def __new__(cls, frozen=()):
         self = super().__new__(cls, torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.frozen, self.told, self.of, self.counts, self.spent, self.moved = list(frozen), set(), lambda: None, 1, False, False
+        self.frozen, self.told, self.of, self.counts, self.spent, self.zeros, self.moved = list(frozen), set(), lambda: None, 1, False, False, False
         return self
 
     @classmethod
@@ -112,7 +113,7 @@ class Anchor(nn.Parameter):
         if func == _SET_GRAD:
             if isinstance(args[1], Spent):
                 return None
-            first.spent, args = False, (first, args[1] if args[1] is None else plainly(torch.Tensor.detach, args[1:]))
+            first.spent, first.zeros, args = False, False, (first, args[1] if args[1] is None else plainly(torch.Tensor.detach, args[1:]))
         if name in HOOKS:
             raise errors.here(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
         asked = first is not None and (func in _NUMBERS or func in _SIZES) and not sys._getframe(1).f_code.co_filename.startswith(_TORCH)
@@ -135,6 +136,7 @@ class Anchor(nn.Parameter):
         """What reads it gets. Its own optimizer gets none, and so never changes it."""
         remote, by = self.of(), optimizer_of(frame)
         if frame.f_code.co_name == "zero_grad":
+            self.zeros = not frame.f_locals.get("set_to_none", True) and (self.spent or self.zeros or self.mark() is not None)
             self.spent = False
         if remote is not None and by is not None and not remote._is_own(by):
             remote._strange(by)
@@ -196,7 +198,10 @@ class Shown(nn.Module):
 
     def __setattr__(self, name, value):
         if name != "training":
-            raise errors.usage(f"{type(self._of).__name__}.{name} cannot be set: the module is on the server. Set it before RemoteModule is made")
+            instead = "Set it before RemoteModule is made"
+            if sys._getframe(1).f_code.co_name == "update_bn":
+                instead = "Call update_bn() of a network with the module itself in place of RemoteModule, or with its copy.deepcopy()"
+            raise errors.here(f"{type(self._of).__name__}.{name} cannot be set: the module is on the server. {instead}")
         remote = self._remote()
         remote.__dict__["_odd"] = remote._odd or value != remote.training
 
@@ -205,9 +210,9 @@ class Shown(nn.Module):
         return self
 
     def _tell(self, *_, **__):
-        raise errors.usage(f"a hook of {type(self._of).__name__} would never be called: the module is on the server")
+        raise errors.here(f"a hook of {type(self._of).__name__} would never be called: the module is on the server")
 
     register_forward_hook = register_forward_pre_hook = register_full_backward_hook = register_backward_hook = _tell
 
     def forward(self, *_, **__):
-        raise errors.usage(f"this {type(self._of).__name__} is on the server: call the RemoteModule")
+        raise errors.here(f"this {type(self._of).__name__} is on the server: call the RemoteModule")

@@ -11,6 +11,8 @@ class Value:
     """A tensor without its dimension of rows, as in PyTorch: (C, H, W), (S, F) or (F,). The graph has images as [H, W, C]."""
 
     base, views, apart, changed = None, (), None, None  # aliases.py: base, its views, views beside it, node that changed it
+    written = None  # node that changed it, or a view of it, in place
+    bare = None  # a sentence: in PyTorch it is one number of a row, without a dimension, and here [1]
 
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)
@@ -183,6 +185,19 @@ def of_call(x):
     return x is ROWS or isinstance(x, (Times, Tokens))
 
 
+def said(x):
+    """An argument of a call as a sentence has it."""
+    if isinstance(x, (tuple, list)):
+        return f"({', '.join(map(said, x))})" if type(x) is tuple else f"[{', '.join(map(said, x))}]"
+    if isinstance(x, slice):
+        return ":".join("" if i is None else said(i) for i in (x.start, x.stop, *(() if x.step in (None, 1) else (x.step,))))
+    if isinstance(x, (Own, Later)):
+        return (x.of if isinstance(x, Later) else x).path
+    if x is ROWS or isinstance(x, Times):
+        return "the number of rows"
+    return repr(x) if x is None or isinstance(x, (bool, int, float, str, torch.dtype)) else "a tensor"
+
+
 UNREAD = object()  # the result of what no graph has, such as a comparison of activations; a node that reads it is refused
 
 
@@ -264,21 +279,22 @@ class Builder:
         self.values += 1
         return Value(self.values - 1, shape)
 
-    def learns_behind(self, x):
-        """Whether a gradient of x reaches a parameter, or the input of a middle, whose head may learn."""
-        first, todo, seen = self.values - len(self.nodes), [x.number], set()
+    def behind(self, numbers):
+        """The inputs that a gradient of values of these numbers reaches, and the parameters that learn by it."""
+        first, todo, seen, found = self.values - len(self.nodes), list(numbers), set(), {}
         while todo:
             number = todo.pop()
-            if number < first:
-                if not self.whole and not (self.still and self.still[number]):
-                    return True
-            elif number not in seen:
-                seen.add(number)
+            if number not in seen and number >= first:
                 _, ins, its, _ = self.nodes[number - first]
-                if any(self.params[k].constant is None and self.params[k].tensor.requires_grad for k in its):
-                    return True
+                found.update((p.key, p) for p in (self.params[k] for k in its) if p.constant is None and p.tensor.requires_grad)
                 todo += ins
-        return False
+            seen.add(number)
+        return [n for n in seen if n < first], set(found)
+
+    def learns_behind(self, x):
+        """Whether a gradient of x reaches a parameter, or the input of a middle, whose head may learn."""
+        inputs, learns = self.behind([x.number])
+        return bool(learns) or any(not self.whole and not (self.still and self.still[n]) for n in inputs)
 
     def same(self, name, kind, x, params=(), **attrs):
         """A node that keeps the shape, and works on channels or on single numbers."""

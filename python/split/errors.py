@@ -1,4 +1,5 @@
 """Exceptions, one for each status of sysexits.h and for the codes that a script must distinguish."""
+import functools
 import os
 import re
 import sys
@@ -53,6 +54,17 @@ def where():
     while frame and frame.f_code.co_filename.startswith((*packages, "<")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+def lined(call):
+    """Decorates what a script calls: its own refusals begin with the script's line, unless they have one of forward."""
+    @functools.wraps(call)
+    def with_line(*args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except (UsageError, ConfigError) as e:
+            raise e if isinstance(e, RolledBack) else at(e, where())
+    return with_line
 
 
 def told(text):

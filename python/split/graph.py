@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, volumes, windows
-from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, is_volume, must, of_call, params, place, real
+from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, is_volume, must, of_call, params, place, real, said
 
 
 _ALL = (1 << 63) - 1  # the end that TorchScript has for a slice without one
@@ -163,8 +163,11 @@ def _select(b, name, x, dim, index):
     if b.per_token and (dim, index) == (1, 0) and len(x.shape) == 2:
         return texts.first(b, name, x)
     if not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
-        raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows, which stay as they are")
+        raise errors.config(f"{name}: number {said(index)} of dimension {dim} of {list(x.shape)} with its rows, which stay as they are")
     y = b.resampled(name, x, dim, 1, first=index % x.shape[dim - 1])
+    if len(x.shape) == 1:
+        y.bare = f"{name}: it leaves one number of a row, without a dimension; write {index}:{index + 1 or ''} in place of {index}, or unsqueeze(1) behind it"
+        return y
     return b.flatten(name + ".flatten", y) if len(x.shape) < 3 else b.reshaped(name + ".less", y, [n for i, n in enumerate(x.shape, 1) if i != dim])
 
 
@@ -178,7 +181,7 @@ def _item(b, name, x, index):
     taken = [i for i in index if i is not None]
     if not taken or taken[0] != slice(None) or index[0] is None or len(taken) > len(x.shape) + 1 or any(
             not isinstance(i, (int, slice)) for i in taken):
-        raise errors.config(f"{name}: {index} of {list(x.shape)} with its rows; the server has all rows, and numbers and slices of "
+        raise errors.config(f"{name}: {said(index)} of {list(x.shape)} with its rows; the server has all rows, and numbers and slices of "
                             "the others")
     gone = 0
     for dim, i in enumerate(taken[1:], 1):
@@ -187,9 +190,22 @@ def _item(b, name, x, index):
         gone += isinstance(i, int)
     if len(taken) == len(index):
         return x
-    left = iter(x.shape)
+    left = iter(() if x.bare else x.shape)
+    x = _dimensioned(x)
     shape = [1 if i is None else next(left) for i in index[1:] if not isinstance(i, int)]
     return _view(b, name + ".none", x, -1, *shape, *left)
+
+
+def _dimensioned(x):
+    """x with a dimension for its one number of a row, which the graph has already."""
+    return Value(x.number, x.shape) if x.bare else x
+
+
+def _unbind(b, name, x, dim=0):
+    dim = place(name, dim, len(x.shape) + 1)
+    if not dim:
+        raise errors.config(f"{name}: parts rows; the server has all of them")
+    return tuple(_select(b, f"{name}.{i}", x, dim, i) for i in range(x.shape[dim - 1]))
 
 
 def _squeeze(b, name, x, dim=None):
@@ -206,9 +222,11 @@ def _unsqueeze(b, name, x, dim):
     if isinstance(x, Own):
         dim = place(name, dim, len(x.shape) + 1)
         return _viewed(x, (*x.shape[:dim], 1, *x.shape[dim:]))
-    dim = place(name, dim, len(x.shape) + 2)
+    dim = place(name, dim, len(x.shape) + 2 - bool(x.bare))
     if not dim:
         raise errors.config(f"{name}: dimension 0 is that of rows, and stays the first")
+    if x.bare:
+        return _dimensioned(x)
     return _view(b, name, x, -1, *x.shape[:dim - 1], 1, *x.shape[dim - 1:])
 
 
@@ -218,7 +236,7 @@ def _viewed(own, size):
     if size.count(-1) == 1:
         size[size.index(-1)] = own.tensor.numel() // -math.prod(size)
     if [n for n in size if n != 1] != [n for n in own.shape if n != 1]:
-        raise errors.config(f"{own.path}: {list(own.shape)} as {size}; dimensions of size 1 may come and go")
+        raise errors.config(f"{own.path}: {list(own.shape)} as {said(size)}; dimensions of size 1 may come and go")
     return Own(own.path, own.tensor, own.learns, size)
 
 
@@ -229,6 +247,8 @@ def _view(b, name, x, *size):
     if isinstance(size[0], Times) and isinstance(x, made.Many) and len(size) == 3 and size[1] in (-1, math.prod(x.shape[1:-1])) and size[2] == x.shape[-1]:
         return heads.fold(b, name, x)
     b.keeps_rows(name, size)
+    if len(size) > 1:
+        x = _dimensioned(x)
     if isinstance(x, heads.Folded):
         return heads.unfold(b, name, x, size[1], size[2:-1])
     n = math.prod(x.shape)
@@ -237,7 +257,7 @@ def _view(b, name, x, *size):
     if size[1:] == list(x.shape):
         return x
     if is_volume(x) and size[1:] != [n]:
-        raise volumes.mixed(name, f"a view as {size}", x)
+        raise volumes.mixed(name, f"a view as {said(size)}", x)
     if isinstance(x, Last):
         x = b.arranged(name + ".flat", x.image(), list(x.shape), range(3), (n,))
     if len(x.shape) == 2 and len(size) > 4 and size[1] == x.shape[0]:
@@ -272,7 +292,7 @@ def _cat(b, name, tensors, dim=0):
 
 
 def _stack(b, name, tensors, dim=0):
-    dim = place(name, dim, len(tensors[0].shape) + 2)
+    dim = place(name, dim, len(tensors[0].shape) + 2 - bool(tensors[0].bare))
     return _cat(b, name, [_unsqueeze(b, f"{name}.of{i}", x, dim) for i, x in enumerate(tensors)], dim)
 
 
@@ -345,7 +365,9 @@ def _check_sizes(name, args):
 def call_function(b, build, name, target, args, kwargs):
     """Calls build, the entry of FUNCTIONS for target."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
-    aliases.check(name, flat)
+    values = [a for a in flat if isinstance(a, Value)]
+    bare = values[0].bare if len(values) == 1 else None
+    aliases.check(name, flat, bare or build is _stack)
     if build not in _VIEWS and build is not made.repeat:
         _check_sizes(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
@@ -365,11 +387,16 @@ def call_function(b, build, name, target, args, kwargs):
     try:
         y = build(b, name, *args, **kwargs)
     except (AttributeError, TypeError, ValueError, LookupError) as e:
-        raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
+        raise errors.config(f"{name}: the server does not know {word}{said(args)}{f' with {said(list(kwargs))}' if kwargs else ''}: write it in another form, or "
+                            "keep it in head or tail") from e
     if build in (*_VIEWS, _f_dropout, made.f_drops_channels) and isinstance(args[0], Value):  # a dropout that drops nothing returns its input
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
     elif isinstance(y, Value) and target not in ("float", "contiguous"):
         y = aliases.own(y, flat)
+    if bare and build not in (_unsqueeze, _view, _item, _stack) and y is not None:
+        if not isinstance(y, Value) or y.shape != (1,):
+            raise errors.config(bare)
+        y.bare = bare  # each number by itself
     if tracing.changes(target, args, kwargs) and isinstance(args[0], Value):
         return aliases.overwrite(args[0], y, name)
     return y
@@ -414,13 +441,14 @@ FUNCTIONS = {
     F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
+    "unbind": _unbind, torch.unbind: _unbind,
 }
-_VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
+_VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, _unbind, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _OF_VOLUMES = {*(MODULES[m] for m in (*volumes.MODULES, *volumes.OTHERS)), *(FUNCTIONS[f] for f in (*volumes.CALLED, *volumes.FUNCTIONS)), *map(FUNCTIONS.get, MATH)}
 _VIEW_MODULES = {MODULES[m] for m in (nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout2d, nn.Identity)}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
-             _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
+             _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select, _unbind: heads.unbind}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
                 "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
                 "truediv", "pow", "square", "sigmoid", "tanh", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
@@ -474,6 +502,7 @@ def call_module(b, build, name, m, prefix, args, kwargs):
 def _make(b, name, word, args, kwargs):
     """A tensor that forward makes of numbers alone, equal in every call."""
     if word == "arange":
+        _check_sizes(name, [a for a in args if not isinstance(a, Tokens)])
         return texts.arange(b, name, *args, **kwargs)
     sizes = [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])]
     if word == "zeros" and sizes.count(ROWS) == 1 and not any(isinstance(a, Tokens) for a in sizes):

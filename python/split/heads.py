@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from . import errors, made, recurrent, reduce
-from .builder import ROWS, Own, Parted, Times, Tokens, Turned, Value
+from .builder import ROWS, Own, Parted, Times, Tokens, Turned, Value, said
 
 _ROWS, _TOKENS = "rows", "tokens"
 _LEAST = 1 / 64  # smallest factor after a mask, such as 1 / √4096 for 4,096 features
@@ -120,7 +120,7 @@ def view(b, name, x, *size):
     if size.count(-1) == 1:
         size[size.index(-1)] = s * f // max(1, -math.prod(size))
     if any(not isinstance(n, int) or n < 1 for n in size) or size[0] != s or math.prod(size[1:]) != f:
-        raise errors.config(f"{name}: {[s, f]} as {size}, both without rows; the server has the features of tokens in parts")
+        raise errors.config(f"{name}: {[s, f]} as {said(size)}, both without rows; the server has the features of tokens in parts")
     axes = [(n, math.prod(size[i:])) for i, n in enumerate(size[1:], 2)]
     return x if len(size) == 2 else View(x, [_ROWS, _TOKENS, *axes])
 
@@ -162,7 +162,7 @@ def select(b, name, x, dim, index):
     axis, f = x.axes[dim], x.of.shape[1]
     size, stride = axis if isinstance(axis, tuple) else (0, 0)
     if not -size <= index < size or (stride != 1 and stride * size != f):
-        raise errors.config(f"{name}: number {index} of dimension {dim} of {x.sizes('rows')}; the server has parts of the outermost "
+        raise errors.config(f"{name}: number {said(index)} of dimension {dim} of {x.sizes('rows')}; the server has parts of the outermost "
                             "or the innermost features")
     index, inner = index % size, stride == 1
     of = b.resampled(name, x.of, 2, f // size, first=index if inner else index * stride, step=size if inner else 1)
@@ -182,7 +182,7 @@ def item(b, name, x, index):
     index = spelled(index if isinstance(index, tuple) else (index,), len(x.axes))
     numbers = [i for i, n in enumerate(index) if isinstance(n, int)]
     if len(numbers) != 1 or any(n != slice(None) for n in index if not isinstance(n, int)):
-        raise errors.config(f"{name}: {index} of {x.sizes('rows')}; the server has one number, and all of the other dimensions")
+        raise errors.config(f"{name}: {said(index)} of {x.sizes('rows')}; the server has one number, and all of the other dimensions")
     return select(b, name, x, numbers[0], index[numbers[0]])
 
 
@@ -248,7 +248,11 @@ def _ordered(b, name, x, has, want):
 
 def einsum(b, name, equation, *operands):
     """einsum of a matrix product, with dimensions in any order, or of a product of numbers."""
-    x, y = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    operands = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    if len(operands) != 2 or not re.fullmatch(r"\w+,\w+(->\w+)?", equation.replace(" ", "")):
+        raise errors.config(f"{name}: einsum of {equation!r} is not known on the server, which multiplies two tensors over one dimension: write it so, with a "
+                            "letter for each dimension")
+    x, y = operands
     if isinstance(x, Folded) and isinstance(y, Folded):
         u, v, out = re.fullmatch("(...),(...)->(...)", equation.replace(" ", "")).groups()
         apart = ",".join(w[0] + "_" + w[1:] for w in (u, v)) + f"->{out[0]}_{out[1:]}"
@@ -263,7 +267,8 @@ def einsum(b, name, equation, *operands):
         row = b.reshaped(name + ".row", x, (1, *x.shape))
         return b.flatten(name + ".flatten", einsum(b, name, f"{same}_{inner},{v}->{same}_{j}", row, y))
     if (len(inner), len(i), len(j)) != (1, 1, 1) or sorted(out) != sorted(same + i + j) or len(set(u)) < len(u) or len(set(v)) < len(v):
-        raise errors.config(f"{name}: einsum of {equation} is not known on the server, which multiplies two tensors over one dimension")
+        raise errors.config(f"{name}: einsum of {equation.replace('_', '')!r} is not known on the server, which multiplies two tensors over one dimension: "
+                            "write it with matmul and sums, or keep it in head or tail")
     if out.index(j) < out.index(i) and not (isinstance(x, Scores) and x.soft):  # queries: whose dimension comes first in the output
         x, y, u, v, i, j = y, x, v, u, j, i
     found = matmul(b, name, _ordered(b, name, x, u, same + i + inner), _ordered(b, name, y, v, same + inner + j))
@@ -372,6 +377,6 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
 FUNCTIONS = {
     torch.einsum: einsum, "einsum": einsum,
     F.softmax: lambda b, name, x, dim=None, _stacklevel=3, dtype=None: softmax(b, name, x, dim),
-    torch.softmax: softmax, "softmax": softmax, "unbind": unbind, torch.unbind: unbind, "masked_fill": masked, torch.masked_fill: masked,
+    torch.softmax: softmax, "softmax": softmax, "masked_fill": masked, torch.masked_fill: masked,
 }
 NAMED = {"scaled_dot_product_attention": attention}

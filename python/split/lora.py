@@ -34,7 +34,8 @@ def undone(module):
                 if isinstance(m, Lora) and id(m) not in had:
                     setattr(parent, name, m.base_layer)
         for p, learns in learned:
-            p.requires_grad_(learns)
+            if p.requires_grad != learns:
+                p.requires_grad_(learns)
         raise
 
 

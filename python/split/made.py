@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, volumes
-from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, is_volume, must, ones, params, place, real
+from .builder import ALIGNED, AREA, EDGE, LIES, LINEAR, MATH, NEAREST, REFLECT, ROWS, Last, Lazy, Own, Param, Repeated, Value, image, is_volume, must, ones, params, place, real, said
 
 
 # ---- elementwise
@@ -44,12 +44,14 @@ def _abs(b, name, x):
 
 
 def _pow(b, name, x, exponent):
+    if isinstance(exponent, Value) and isinstance(x, (int, float)) and x > 0:
+        return b.act(name, b.mul(name + ".log", exponent, math.log(x)), "math")
     if exponent in (2, 3):
         y = b.mul(name, x, x)
         return y if exponent == 2 else b.mul(name + ".cube", y, x)
     fns = {-1: ["reciprocal"], 0.5: ["sqrt"], -0.5: ["sqrt", "reciprocal"]}.get(exponent)
     if fns is None:
-        raise errors.config(f"{name}: the exponent {exponent}; the server has 2, 3, 0.5, -0.5 and -1")
+        raise errors.config(f"{name}: the exponent {said(exponent)}; the server has 2, 3, 0.5, -0.5 and -1")
     for i, fn in enumerate(fns):
         x = b.act(f"{name}.{fn}" if i else name, x, "math", fn=MATH[fn])
     return x
@@ -133,7 +135,7 @@ def _split(b, name, x, sizes, dim=0):
     n = x.shape[dim - 1]
     sizes = [min(sizes, n - i) for i in range(0, n, sizes)] if isinstance(sizes, int) else sizes
     if sum(sizes) != n:
-        raise errors.config(f"{name}: sizes {list(sizes)} of a dimension of {n}")
+        raise errors.config(f"{name}: sizes {said(list(sizes))} of a dimension of {n}")
     return tuple(_part(b, f"{name}.{i}", x, dim, sum(sizes[:i]), size) for i, size in enumerate(sizes))
 
 
@@ -195,7 +197,7 @@ def padded(b, name, x, pad, mode="constant", value=0):
         return x
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
     if how is None or value or len(pad) % 2 or len(pad) > (4 if how else 2 * len(x.shape) + 2) or any(p < 0 for p in pad):
-        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect, "
+        raise errors.config(f"{name}: pads by {said(list(pad))} in mode {mode!r} with {said(value)}; the server has constant 0, reflect, "
                             "replicate and circular")
     for i in range(0, len(pad), 2):
         dim = len(x.shape) - i // 2
@@ -245,7 +247,7 @@ def _expand(b, name, x, *size):
     size = size[1:]
     want = [h if n == -1 else n for n, h in zip(size, x.shape)]
     if isinstance(x, Last) or len(size) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
-        raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
+        raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {said(size)}, both without rows")
     return Repeated(x, want, lambda: b.repeated(name, x, want))
 
 
@@ -257,7 +259,7 @@ def repeat(b, name, x, *sizes):
         had = (1,) * (len(sizes) - len(had)) + tuple(had)
         x = _expand(b, name, Own(x.path, x.tensor, x.learns, had), ROWS, *[-1] * (len(had) - 1)) if had[0] == 1 else x
     if len(sizes) != len(had) or isinstance(x, (Own, Last)) or sizes[0] not in (1, ROWS) or not all(isinstance(n, int) and n > 0 for n in sizes[1:]):
-        raise errors.config(f"{name}: repeats {list(had)} by {sizes}; the server repeats rows once, and a module's own tensor for each row")
+        raise errors.config(f"{name}: repeats {list(had)} by {said(sizes)}; the server repeats rows once, and a module's own tensor for each row")
     for dim, n in enumerate(sizes[1:], 1):
         if n > 1 and x.shape[dim - 1] == 1:
             x = b.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)

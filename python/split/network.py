@@ -63,6 +63,7 @@ def _read(module, example):
     return scripted.read(module, [shape], False, form)
 
 
+@errors.lined
 def write_network(module, example, file):
     """Writes module, with its weights, to the safetensors file. example: an input, whose sizes the network then takes: float
     images [rows, channels, height, width], volumes [rows, channels, depth, height, width], rows [rows, features] or signals [rows, channels, length], or integer token ids
@@ -265,6 +266,7 @@ class Network(nn.Module):
         raise errors.usage("a network that was read from a file computes on a server: give it to RemoteModule")
 
 
+@errors.lined
 def read_network(file):
     """The network of a file of split.write_network or `splitc export` whose input is images or rows, for RemoteModule. It has no
     forward of its own. Its parameters are for an optimizer."""
@@ -277,7 +279,7 @@ def read_network(file):
     return found
 
 
-def graph_of(module, shapes, per_token, still=()):
-    """The builder and the output, or outputs, of a module, or of a network that was read."""
+def graph_of(module, shapes, per_token, still=(), again=False):
+    """The builder and the output, or outputs, of a module, or of a network that was read. again: as scripted.read() has it."""
     held = vars(module).get(_HELD)
-    return held.of(shapes, per_token) if held else scripted.read(module, shapes, per_token, still=still)
+    return held.of(shapes, per_token) if held else scripted.read(module, shapes, per_token, still=still, again=again)

@@ -54,7 +54,7 @@ class Groups:
         at.sort(key=lambda i: _rate(groups[i]) == 0)  # the first group is the base of all factors: its rate should not be 0
         missing = sum(p.requires_grad for p in module.parameters() if id(p) not in added) - sum(
             p.requires_grad for i in at for p in groups[i]["params"] if id(p) in self.mine)
-        if added and not at:
+        if not at and (added or not any(p.requires_grad for p in module.parameters())):
             at = [0]
         if missing or not at:
             raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
@@ -63,19 +63,29 @@ class Groups:
         self.count, self.at = len(groups), at
         self._take([groups[i] for i in at])
         self.of_remote, self.steps, self._state = lambda: None, 0, None  # steps: of the optimizer since the last backward
+        self.stepped = self.used = None  # the rate with which the optimizer has stepped before the middle, and that of the middle's last step
 
     def _take(self, held):
         base = held[0]
         self.factors = [_rate(g) / _rate(base) if _rate(base) else 1.0 for g in held]
         self.had = [{k: g.get(k) for k in RULES} for g in held]
-        self.of, self.rules = {}, {}
+        self.of = {}
         for i, g in enumerate(held):
             for key in RULES:
                 if key != "weight_decay" and g.get(key) != base.get(key):
                     raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
-            if i:
-                self.rules[f"group.{i}"] = f"lr={self.factors[i]!r} weight_decay={g['weight_decay']!r}"
             self.of.update((id(p), i) for p in g["params"] if id(p) in self.mine)
+        self._rule()
+
+    def _rule(self):
+        self.rules = {f"group.{i}": f"lr={self.factors[i]!r} weight_decay={h['weight_decay']!r}" for i, h in enumerate(self.had) if i}
+
+    def refactored(self):
+        """Whether the groups have other factors by now, as of a scheduler's list. They are those of the middle then."""
+        rates = [_rate(g) for g in self.held()]
+        had, self.factors = self.factors, [r / rates[0] if rates[0] else f for r, f in zip(rates, self.factors)]
+        self._rule()
+        return any(abs(a - b) > 1e-9 * max(a, b) for a, b in zip(had, self.factors))
 
     def held(self):
         """The groups, looked up each time: load_state_dict() of an optimizer makes new ones, and a script may remove others."""
@@ -98,28 +108,55 @@ class Groups:
 
     def watch(self, of_remote):
         """From now on each step of the optimizer is seen."""
-        self.of_remote, self.optimizer._split = of_remote, self
+        self.of_remote = of_remote
+        vars(self.optimizer).setdefault("_split", []).append(self)  # an optimizer may have several middles
         if not hasattr(self.optimizer.step, "_split"):
             own = self.optimizer.__dict__.get("step")  # such as a scheduler's; else that of the class, which a script may replace later
 
             @functools.wraps(self.optimizer.step)
             def watched(optimizer, *args, **kwargs):
-                optimizer._split.begins(any(a is not None for a in (*args[:1], kwargs.get("closure"))))
+                closure = any(a is not None for a in (*args[:1], kwargs.get("closure")))
+                for groups in optimizer._split:
+                    groups.begins(closure)
                 found = own(*args, **kwargs) if own else type(optimizer).step(optimizer, *args, **kwargs)
-                optimizer._split.forget_state(optimizer._split._now())
+                for groups in optimizer._split:
+                    groups.ends()
                 return found
             watched._split = True
             self.optimizer.step = types.MethodType(watched, self.optimizer)
+        if "load_state_dict" not in vars(self.optimizer):
+            self.optimizer.load_state_dict = types.MethodType(_load, self.optimizer)
+
+    def _open(self):
+        """The RemoteModule, if there is still one."""
+        remote = self.of_remote()
+        return remote if remote is not None and remote._middle.is_open else None
 
     def begins(self, closure):
         """A step of the optimizer; closure: it calls one, which has a backward of its own."""
-        remote = self.of_remote()
-        if remote is None or not remote._middle.is_open:
+        remote = self._open()
+        if remote is None:
             return
         self.check_state(remote)
-        if self.steps and not closure and (remote.anchor.spent or remote._graded()):
+        graded, spent = remote._graded(), remote.anchor.spent
+        if self.steps and not closure and (spent or graded):
             raise errors.here("step() of the optimizer was called twice behind one backward(), and the middle takes one step for each: call it once")
+        if spent and not graded and not self.steps and self.used not in (None, self.rate()):
+            raise errors.here("the learning rate was changed between step() of the middle and that of the optimizer: change it behind both, as by the "
+                              "scheduler's step()")
+        if remote.anchor.zeros and not (graded or spent or closure) and remote._drifts():
+            raise errors.here("this step() of the optimizer has no backward() of the middle. Behind zero_grad() to zeros PyTorch moves its parameters by "
+                              "momentum and weight_decay even so, and the server does not: write zero_grad(set_to_none=True)")
         self.steps += 1
+
+    def ends(self):
+        self.forget_state(self._now())
+        remote = self._open()
+        if remote is not None and remote._graded():
+            self.stepped = self.rate()
+
+    def decays(self):
+        return any(h["weight_decay"] for h in self.had)
 
     def _now(self):
         """The state of the parameters of head and tail: tensors by identity and version."""
@@ -140,7 +177,7 @@ class Groups:
                               "middle.state_dict()) beside that begins these anew")
 
     def others(self):
-        return [p for g in self.optimizer.param_groups for p in g["params"] if p is not self.anchor]
+        return [p for g in self.optimizer.param_groups for p in g["params"] if not isinstance(p, Anchor)]
 
     def loaded(self):
         """Whether load_state_dict() of the optimizer was called since this was asked last: it makes new groups."""
@@ -159,9 +196,22 @@ class Groups:
                 raise errors.config(f"{changed} is {g.get(changed)} by now, and the middle was made with {rules[changed]}: the "
                                     "learning rate alone may change. OneCycleLR and CyclicLR need cycle_momentum=False")
             if abs(g["lr"] - base * factor) > 1e-9 * max(g["lr"], base * factor):
-                raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
-                                    "when it was made")
+                raise errors.config("learning rates of the middle's groups no longer have the factors that they had at its first step: a schedule "
+                                    "changes all of them by the same factor")
         return base
+
+    def take_rate(self):
+        """The rate for a step of the middle: that of now, or with which the optimizer has stepped already."""
+        self.used, self.stepped = self.rate() if self.stepped is None else self.stepped, None
+        return self.used
+
+
+def _load(optimizer, state):
+    try:
+        return type(optimizer).load_state_dict(optimizer, state)
+    except ValueError as e:
+        raise errors.here(f"this state is of other parameters ({e}), as of an optimizer that has the middle's: their moments are on the server. Leave "
+                          "the optimizer's state out and load the network's state_dict(); split.load() has both") from e
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -181,12 +231,9 @@ class Optimizer(torch.optim.Optimizer):
         self.optimizer.step(**({"scale": scale} if isinstance(self.optimizer, Optimizer) else {}))
         return loss
 
-    def zero_grad(self, set_to_none=False):
-        self.optimizer.zero_grad(set_to_none)
-        if set_to_none:
-            self.middle.anchor.grad = None
-        elif self.middle.anchor.mark() is not None:
-            self.middle.anchor.grad.zero_()
+    def zero_grad(self, *args, **kwargs):
+        self.optimizer.zero_grad(*args, **kwargs)
+        self.middle.zero_grad(*args, **kwargs)
 
     def state_dict(self):
         return self.optimizer.state_dict()
@@ -200,17 +247,22 @@ class Optimizer(torch.optim.Optimizer):
 
 def clip_grad_norm_(parameters, middle, max_norm, *, scale=1.0):
     """As torch.nn.utils.clip_grad_norm_, but the norm includes the middle's gradient. Returns the norm before clipping. The next
-    step() scales the middle's gradient. scale: what step() will be given, if the middle's gradient is that of a scaled loss."""
-    marks, grads = [], []
-    for p in parameters:
+    step() scales the middle's gradient. middle: a RemoteModule, or a list of all that the network has. scale: what step() will be given,
+    if the middle's gradient is that of a scaled loss."""
+    middles, marks, grads = list(middle) if isinstance(middle, (list, tuple)) else [middle], [], []
+    for p in [parameters] if isinstance(parameters, torch.Tensor) else parameters:
         if isinstance(p, Anchor):
+            if not any(p is m.anchor for m in middles):
+                raise errors.here("parameters have another middle's gradient, too: give clip_grad_norm_() a list of all middles, [first, second]")
             marks += [p.mark()] if p.mark() is not None else []
         elif not isinstance(p, Taken) and p.grad is not None:
             grads.append(p.grad)
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
-    norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5
+    norm = (squares + sum((scale * m._clip * m.grad_norm()) ** 2 for m in middles)) ** 0.5
     factor = min(max_norm / (norm + 1e-6), 1.0)  # in this order NaN stays NaN, which step() refuses
     for g in grads + marks:
         g.mul_(factor)
-    middle._clip *= factor
+    for m in middles:
+        m._clip *= factor
+        m.__dict__["_clipped"] = True
     return torch.tensor(norm)

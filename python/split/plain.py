@@ -88,7 +88,7 @@ class Fresh:
 
 
 def _unscripted():
-    raise errors.usage("the server trains this module: give torch.jit.script its copy.deepcopy(), which has the weights of now")
+    raise errors.here("the server trains this module: give torch.jit.script its copy.deepcopy(), which has the weights of now")
 
 
 def watch(module, fresh, aliases=True):
@@ -180,11 +180,17 @@ class Ends:
         self._noted = [(p, p.grad.detach().clone()) for p in {id(p): p for p in small[:4] + small[-4:]}.values()]
 
     def clipped(self, factors):
-        """Whether some became smaller since then, by none of the factors."""
+        """Whether some became smaller since then, by none of the factors; and not each part by one of its own, as by a clip of head and one of tail."""
+        rates = []
         for p, was in self._noted:
             now = p.grad
-            if now is None or not now.any() or any(torch.allclose(now, was * by, 1e-3, 0) for by in factors):
+            if now is None or not now.any():
                 continue
-            if bool(((now * was >= 0) & (now.abs() <= was.abs())).all()):
-                return True
-        return False
+            known = any(torch.allclose(now, was * by, 1e-3, 0) for by in factors)
+            if not known and bool(((now * was >= 0) & (now.abs() <= was.abs())).all()):
+                by = (now.norm() / was.norm()).item()
+                rates.append(by if torch.allclose(now, was * by, 1e-3, 0) else 0)  # 0: by many factors
+            else:
+                rates.append(1)
+        each = rates and 0 < min(rates) < 0.99 * max(rates) and max(rates) < 1
+        return any(by < 1 for by in rates) and not each

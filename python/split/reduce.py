@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, texts
-from .builder import LIES, MATH, UNREAD, Own, Value, is_volume, place
+from .builder import LIES, MATH, UNREAD, Own, Value, is_volume, place, said
 from .made import clamp
 
 
@@ -16,7 +16,7 @@ class Weights(Value):
 
 def _axes(name, x, dim):
     """The axes of PyTorch's dim, without rows, in order."""
-    n = len(x.shape) + 1 if len(x.shape) < 4 else x.number  # which refuses them
+    n = len(x.shape) + 1 if len(x.shape) < 4 or is_volume(x) else x.number  # which refuses them
     dims = range(n) if dim is None or dim == () else (dim,) if isinstance(dim, int) else dim
     axes = sorted({place(name, d, n) - 1 for d in dims})
     if axes[0] < 0:
@@ -60,8 +60,10 @@ def _in_front(b, name, x, axes):
 
 def amax(b, name, x, dim=(), keepdim=False):
     axes = _axes(name, x, dim)
-    if axes == [1, 2] and len(x.shape) == 3:
-        return _kept(b, name, b.node(name, "maxpool", [x], (x.shape[0], 1, 1)), axes, keepdim)
+    if axes in ([1, 2], [1, 2, 3]) and len(x.shape) == len(axes) + 1:
+        return _kept(b, name, b.node(name, "maxpool", [x], (x.shape[0], *[1] * len(axes))), axes, keepdim)
+    if is_volume(x):
+        raise errors.config(f"{name}: maxima over {axes} of a volume {list(x.shape)}, both without rows; the server has those over all voxels")
     y, rest = _in_front(b, name + ".turn", x, axes)
     y = b.node(name, "maxpool", [y], (y.shape[0], 1, 1))
     y = b.arranged(name + ".image", y, [x.shape[d] for d in rest], range(len(rest)), [1 if i in axes else n for i, n in enumerate(x.shape)])
@@ -96,7 +98,7 @@ def _std(b, name, x, *args, **more):
 
 def _norm(b, name, x, p="fro", dim=None, keepdim=False):
     if p not in ("fro", 2):
-        raise errors.config(f"{name}: the norm of order {p}; the server has 2")
+        raise errors.config(f"{name}: the norm of order {said(p)}; the server has 2")
     return _root(b, name, _sum(b, name + ".sum", b.mul(name + ".squares", x, x), dim, keepdim))
 
 

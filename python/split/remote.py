@@ -11,18 +11,15 @@ from typing import NamedTuple, Optional
 import torch
 from torch import nn
 
-from . import crossing, errors, lora as adapters, network, plain, tracing
+from . import checks, crossing, errors, lora as adapters, network, plain, reads, tracing
 from .anchor import Anchor, Shown
 from .middle import Middle
-from .optimizer import Groups, Optimizer, settings
-from .taken import Taken
+from .optimizer import Groups, settings
+from .taken import Taken, Written
 
 _log = logging.getLogger("split")
 _LOOKED_AT = 4  # steps in which a script is seen to call zero_grad()
-_MARK = 2.0 ** -100  # each backward of a call adds this to the anchor's gradient
 
-ODD_MODE = "a part has another mode than RemoteModule, and the server has one: call train() or eval() of the whole"
-UNREAD = "a RemoteModule cannot be traced, scripted or exported: do that to head and tail, or to the module that it was made of, behind load_state_dict()"
 
 
 class Keys(NamedTuple):
@@ -77,25 +74,7 @@ def _depth(shape):
     return shape[2] if len(shape) == 5 else 0
 
 
-def _shapes(example):
-    """The shapes of the inputs of the largest call."""
-    several = isinstance(example, (tuple, list)) and any(isinstance(x, (tuple, list, torch.Tensor)) for x in example)
-    shapes = [tuple(x.shape if isinstance(x, torch.Tensor) else x) for x in (example if several else [example])]
-    for i, shape in enumerate(shapes if several else ()):
-        if len(shape) < 2 or shape[0] != shapes[0][0]:
-            raise errors.config(f"input {i} of example is {list(shape)}: give each tensor the same rows, and one dimension more at least")
-    return shapes
-
-
-def _input_grads(given, n):
-    """Whether each input has a gradient."""
-    grads = (given,) * n if isinstance(given, bool) else tuple(given)
-    if len(grads) != n:
-        raise errors.config(f"input_grad has {len(grads)} values, and example has {n} tensors")
-    return grads
-
-
-class RemoteModule(nn.Module):
+class RemoteModule(checks.Checks, nn.Module):
     """Takes the place of `module`, whose parameters are on the server from then on.
 
     module     a torch module; or the file of a network, as split.write_network and `splitc export` write it: its path, or what
@@ -118,22 +97,23 @@ class RemoteModule(nn.Module):
     resume     a token of checkpoint()
     conf       other keys of docs/config.md"""
 
+    @errors.lined
     def __init__(self, module, server, *, example, optimizer, codec="none", chunks=1, calls=1, lengths=False, keys: Optional[Keys] = None,
                  precision="fp32", seed=None, freeze=(), lora=None, input_grad=True, keep_every=0, wait_s=600, resume=None, conf={}):
         super().__init__()
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
-        shapes, module = _shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
+        shapes, module = checks.shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
         self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends())
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends(), _anew="", _ever=set())
         self._forget()
         me = weakref.ref(self)
         self.anchor.watch(lambda grad: me() and me()._mark(grad))
         with plain.bare(module, fetches=resume is None), adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
-            self._input_grads = _input_grads(input_grad, len(shapes))
-            self._builder, self._out = self._graph()
+            self._input_grads = checks.input_grads(input_grad, len(shapes))
+            graph = self._graph()
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
@@ -156,11 +136,11 @@ class RemoteModule(nn.Module):
                           **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
-            self._text = self._text_of(self._builder, self._out)
+            self._set_graph(*graph)
             self.__dict__["_fresh"] = plain.Fresh(module, me)
             self._begin(resume)
         plain.watch(module, self._fresh)
-        self.__dict__["_form"] = plain.Form(module)
+        self.__dict__.update(_form=plain.Form(module), _reads=reads.Reads(module), _looks_at=1)
         self.anchor.of = me
         if own:
             self._groups.move(self.anchor)
@@ -181,10 +161,15 @@ class RemoteModule(nn.Module):
 
     def _read(self):
         with plain.bare(self._module):
-            return self._graph()
+            return self._graph(again=True)
 
-    def _graph(self):
-        return network.graph_of(self._module, self._shapes, self._lengths, [not learns for learns in self._input_grads])
+    def _graph(self, again=False):
+        return network.graph_of(self._module, self._shapes, self._lengths, [not learns for learns in self._input_grads], again)
+
+    def _set_graph(self, builder, out):
+        self.__dict__.update(_builder=builder, _out=out, _text=self._text_of(builder, out), _constants=[t.clone() for t in self._constants_of(builder)])
+        self._written = [x.written for x in getattr(builder, "inputs", ())]
+        self._behind = [builder.behind([x.number])[1] for x in out] if isinstance(out, tuple) else []
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
@@ -209,10 +194,6 @@ class RemoteModule(nn.Module):
         return f"g{at}" if at else ""
 
     # ---- a step
-
-    def _check_process(self):
-        if self._pid != os.getpid():
-            raise errors.usage(errors.FORKED)
 
     def _cleared(self):
         """Whether zero_grad() came after a backward: the marks that backwards leave in the anchor's gradient are gone."""
@@ -240,7 +221,10 @@ class RemoteModule(nn.Module):
     def send(self, *xs, lengths=None, **named):
         """The first half of a call. Returns a Pending, whose wait() returns the output. Several may be under way."""
         xs, call, graded = self._begin_call(xs, lengths, named)
-        return crossing.Pending(self, call, xs, crossing.Send.apply(self, call, self.anchor, *xs) if graded else None)
+        sent = crossing.Send.apply(self, call, self.anchor, *xs) if graded else None
+        pending = crossing.Pending(self, call, xs, sent)
+        self._write(xs)
+        return pending
 
     @_uncompiled
     @_guarded
@@ -248,9 +232,15 @@ class RemoteModule(nn.Module):
         """Takes the module's tensors in its order, and returns a tensor or, where the module does, a tuple. lengths may also stand
         behind them."""
         xs, call, graded = self._begin_call(xs, lengths, named)
-        if graded:
-            return self._shown(crossing.Whole.apply(self, call, self.anchor, *xs))
-        return self._shown(crossing.ungraded(xs, self._take(call)))
+        ys = crossing.Whole.apply(self, call, self.anchor, *xs) if graded else crossing.ungraded(xs, self._take(call))
+        self._write(xs)
+        return self._shown(ys)
+
+    def _write(self, xs):
+        """Marks what the module changes in place, which the server does not."""
+        for x, written in zip(xs, self._written):
+            if written and type(x) is torch.Tensor:
+                x.__class__ = Written
 
     def _shown(self, ys):
         """The outputs as the module's forward returns them."""
@@ -264,7 +254,7 @@ class RemoteModule(nn.Module):
             *xs, lengths = xs
         self._check_inputs(xs, named)
         if self._odd:
-            raise errors.usage(ODD_MODE)
+            raise errors.usage(checks.ODD_MODE)
         if self.training and torch.is_grad_enabled():
             self._check_trained(len(xs[0]))
         self._check_form()
@@ -281,6 +271,7 @@ class RemoteModule(nn.Module):
                                "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
         if graded:
             self._check_learns(xs)
+            self._check_factors()
             if self.anchor.moved:
                 raise errors.usage("parameters() were moved by their gradients before this forward, as by SAM, and the middle's were not: its weights "
                                    "move in step() alone", self.step_number)
@@ -288,76 +279,6 @@ class RemoteModule(nn.Module):
         call = self._post([x.detach() for x in xs], lengths, trains)
         call.leaf = crossing.leaf(xs) if graded and self.step_number < _LOOKED_AT else None
         return xs, call, graded
-
-    def _check_learns(self, xs):
-        for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
-            if x.requires_grad and not crosses:
-                raise errors.usage(f"something in the head learns{f' through input {i}' * (len(xs) > 1)}, and the middle has input_grad=False"
-                                   + " there" * (len(xs) > 1))
-
-    def _check_inputs(self, xs, named):
-        if torch.jit.is_tracing() or any(isinstance(x, torch.fx.Proxy) for x in xs):
-            raise errors.usage(UNREAD)
-        if named:
-            raise errors.usage(f"{', '.join(named)}: the middle takes its tensors by place, in the order of example")
-        if len(xs) != len(self._shapes):
-            raise errors.usage(f"a call with {len(xs)} tensors; the middle was made for {len(self._shapes)}")
-        for i, (x, made) in enumerate(zip(xs, self._shapes)):
-            what = f"input {i}" if len(xs) > 1 else "its input"
-            if not isinstance(x, torch.Tensor):
-                raise errors.usage(f"{what} is a {type(x).__name__}: the middle takes tensors")
-            if x.dtype == torch.float64 or not x.is_floating_point():
-                raise errors.usage(f"the middle computes in float32: call .float() on {what}" + f", which is {x.dtype}" * (len(xs) > 1))
-            shape, fits = made[1:], tuple(x.shape[1:]) == made[1:]
-            if self._lengths:
-                fits = x.dim() == 3 and x.shape[1] <= shape[0] and x.shape[2] == shape[1] and x.shape[1] == xs[0].shape[1]
-            if not fits or not len(x) or len(x) != len(xs[0]):
-                raise errors.usage(f"{what if len(xs) > 1 else 'an input'} of {list(x.shape)}; the middle was made for [rows, "
-                                   f"{', '.join(map(str, shape))}]" + f", with the rows of input 0, {len(xs[0])}" * (i > 0))
-
-    def _check_trained(self, rows):
-        """Checks a training call: each chunk needs a variance. Refuses or reports changes to the module that the server lacks."""
-        part = -(-self._shape[0] // self._conf["train.chunks"])
-        if self._builder.single and 1 in (min(rows, part), rows % part):
-            raise errors.usage(f"{self._builder.single}: the last chunk of {rows} rows has one row, and one number for each channel has no "
-                               "variance: give more rows in training")
-        self._check_module()
-        tracing.check_draws(self._builder)
-        with torch._C.DisableTorchFunction():
-            graded = next((n for n, p in self._state.items() if p.grad is not None), None)
-        if graded:
-            self._tell("graded", f"{graded}: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does "
-                       "not get it: call RemoteModule in place of the module")
-
-    def _check_values(self):
-        if self._fresh.versions() != self._fresh.had or self.anchor.raw().item() != 1:
-            self._fresh.had = self._fresh.versions()
-            self.anchor.raw().fill_(1)
-            _log.warning("%s", errors.told("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
-                                           "RemoteModule sends some"))
-
-    def _check_form(self):
-        """Refuses a module that would not be read as it was."""
-        if not self._form.changed():
-            return
-        self._check_replaced()
-        builder, out = self._read()
-        if self._text_of(builder, out) != self._text:
-            raise errors.usage("the module that RemoteModule was made of computes something else by now, as a layer was replaced or a rate of dropout "
-                               "set, and the server does not: do so before it becomes a RemoteModule")
-        self.__dict__["_form"] = plain.Form(self._module)
-
-    def _check_replaced(self):
-        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
-        if replaced:
-            raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
-
-    def _check_module(self):
-        if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
-            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
-                               "or call drop() where a step shall not count")
-        if any(m.training not in (self._mode, self.training) for m in self._modal):
-            raise errors.usage(ODD_MODE)
 
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
@@ -390,41 +311,29 @@ class RemoteModule(nn.Module):
 
     def _forget(self):
         self._ends.forget()
-        self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0, _added_up=False)
+        self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0, _clipped=False, _added_up=False, _reached=set())
         self.anchor.grad = None
 
     def _graded(self):
         """Whether a backward has come, whose gradient was neither taken away nor used."""
         return bool(self._marked) and not self._cleared()
 
-    def _is_own(self, optimizer):
-        return isinstance(optimizer, Optimizer) or (self._groups is not None and optimizer is self._groups.optimizer)
-
-    def _strange(self, optimizer):
-        """Another optimizer of the script reads the middle's gradients."""
-        if self._groups is None:
-            return self._tell("dict", "an optimizer of the script has parameters() of the network, and the middle was made with a dict, whose "
-                              "learning rate stays: give RemoteModule that optimizer")
-        raise errors.here(f"this {type(optimizer).__name__} has the middle's parameters, and the middle learns by the optimizer that RemoteModule was made "
-                          "with. To begin with another one: put the module back in place of the RemoteModule, make the optimizer, then RemoteModule with it, "
-                          "and close() the old one")
-
     def _one_mark(self):
-        return torch.full((1,), _MARK, dtype=torch.float32, device="cpu")
+        return torch.full((1,), checks.MARK, dtype=torch.float32, device="cpu")
 
     def _mark(self, grad):
         """Counts backwards that have come to the anchor: grad has a mark for each call, and inf if it is another function's."""
-        marks = grad.item() / _MARK
+        marks = grad.item() / checks.MARK
         self.__dict__["_marked"] += round(marks) if abs(marks) < 1e6 else math.inf
 
+    @errors.lined
     def apply(self, fn):
         """Applies fn to the middle's modules, too, for example to initialize weights: what fn changes is sent to the server."""
         before = {k: v.clone() for k, v in self.state_dict().items()}
         self._module.apply(fn)
         self._check_module()
         self._check_replaced()
-        builder, out = self._read()
-        if self._text_of(builder, out) != self._text:
+        if not self._computes(*self._read()):
             raise errors.usage("apply() changed what the module computes, as a rate of dropout: do so before it becomes a RemoteModule")
         now = self._module.state_dict()
         if any(not torch.equal(v, before[k]) for k, v in now.items() if k not in self._counted):
@@ -452,10 +361,10 @@ class RemoteModule(nn.Module):
         return super().__getattr__(name)
 
     def __getitem__(self, i):
-        raise errors.usage(f"layer {i} is on the server: call the whole; the module that RemoteModule was made of has the layer")
+        raise errors.here(f"layer {i} is on the server: call the whole; the module that RemoteModule was made of has the layer")
 
     def __prepare_scriptable__(self):
-        raise errors.usage(UNREAD)
+        raise errors.here(checks.UNREAD)
 
     def _apply(self, fn, *rest):
         """Moves and converts nothing: the anchor stays float32, since float16 has no number as small as a mark."""
@@ -487,7 +396,8 @@ class RemoteModule(nn.Module):
         if call.leaf is not None and not any(c.back for c in self._open) and call.leaf.grad is not None and call.leaf.grad.any():
             self.__dict__["_added_up"] = True
         if self._groups:
-            self._groups.steps = 0
+            self._groups.steps, self._groups.stepped = 0, None
+        self._reached |= {i for i, dy in enumerate(dys) if dy is not None}
         self._middle.backward(call.number, [None if dy is None else self._pack(_nhwc(dy), call.lengths) for dy in dys])
         call.back = True
 
@@ -541,22 +451,6 @@ class RemoteModule(nn.Module):
             t = (t.contiguous() if call.image else t).detach()  # what autograd takes for a view cannot be changed in place
         return t if call.device is None else t.to(call.device)
 
-    def _check_gradients(self, scale):
-        """Checks that the anchor's gradient has a mark for each backward of a call, and nothing else."""
-        backs = sum(c.back for c in self._open)
-        if not backs:
-            raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        if self._marked == math.inf:
-            raise errors.usage("the loss has a penalty on parameters(), and the middle's are on the server: call drop(), and use "
-                               "weight_decay", self.step_number)
-        if backs != self._marked:
-            raise errors.usage(f"of step {self.step_number}, {backs} calls had a backward, and {self._marked} were for "
-                               "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
-        by = self.anchor.mark().item() / (_MARK * backs)
-        if not any(math.isclose(by, known, rel_tol=1e-3) for known in (1, scale, self._clip, scale * self._clip)):
-            raise errors.usage(f"all gradients were multiplied by {by:.4g} behind backward(), and the server's were not: call "
-                               "split.clip_grad_norm_ in place of PyTorch's, or give step() the factor as scale", self.step_number)
-
     @_guarded
     def step(self, lr=None, scale=1.0):
         """The server's optimizer takes its step; the script's own steps after that. If step() is interrupted, it can be
@@ -573,14 +467,18 @@ class RemoteModule(nn.Module):
         if self._groups and self._groups.loaded() and not self._resumed and self._moments():
             _log.warning("%s", errors.told("an optimizer's state was loaded, and the moments of the middle are on the server: split.save() and "
                                            "split.load() keep those of both"))
+        self._check_outputs()
+        if self._anew:
+            _log.warning("%s", self._anew)
+            self.__dict__["_anew"] = ""
         if self._added_up:
             self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
                        "each step")
-        if "ends" not in self._told and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
+        if "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
             self._tell("ends", "gradients of head and tail alone were made smaller behind backward(), as by PyTorch's clip_grad_norm_, and the middle's "
                        "were not: split.clip_grad_norm_(parameters, middle, max_norm) clips by the norm of all")
         self._fresh.stale = True
-        self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
+        self._middle.step(lr if lr is not None else self._groups.take_rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
         self.anchor.spent, self.anchor.moved = True, False
         if self._fresh.held():
@@ -593,6 +491,8 @@ class RemoteModule(nn.Module):
     @_guarded
     def drop(self):
         """Drops the open step, which counts as done."""
+        if self._counted and self._open:
+            self._tell("statistics", "a step with batch norms was dropped, and with it what its forward added to their statistics: PyTorch keeps that")
         self._fresh.stale |= bool(self._counted)  # batch statistics have moved
         self._middle.drop()
         self._forget()
@@ -607,11 +507,13 @@ class RemoteModule(nn.Module):
     def step_number(self):
         return self._middle.step_number
 
+    @errors.lined
     def checkpoint(self):
         """The server stores this state. Returns its token, for the script's own file."""
         self.__dict__["_kept"] = True
         return torch.frombuffer(bytearray(self._middle.keep()), dtype=torch.uint8)
 
+    @errors.lined
     def resume(self, token):
         self._check_process()
         self._forget()
@@ -629,16 +531,6 @@ class RemoteModule(nn.Module):
         self._forget()
         self._middle.close(goodbye)
 
-    def _moments(self):
-        """Whether the server's optimizer has a state beside the weights."""
-        return self._conf.get("train.optimizer.kind") != "sgd" or self._conf.get("train.optimizer.momentum")
-
-    def _tell(self, what, text):
-        """Warns, once."""
-        if what not in self._told:
-            self._told.add(what)
-            _log.warning("%s", errors.told(text))
-
     def _follow(self):
         """Fetches the weights behind a step, for an array of numpy."""
         began = time.monotonic()
@@ -655,6 +547,7 @@ class RemoteModule(nn.Module):
                 self._state[key].fill_(self.step_number)
         self._fresh.fetched()
 
+    @errors.lined
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()
         self._check_values()
@@ -662,6 +555,7 @@ class RemoteModule(nn.Module):
         for key, value in self._module.state_dict(keep_vars=keep_vars).items():
             destination[prefix + key] = value if isinstance(value, Taken) else value.detach().clone()
 
+    @errors.lined
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         self._check_process()
         with plain.bare(self._module):
@@ -675,8 +569,8 @@ class RemoteModule(nn.Module):
         if wrong or not given:
             return
         if self.step_number and self._moments():
-            _log.warning("%s", errors.told("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep "
-                                           "them"))
+            self.__dict__["_anew"] = errors.told("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep "
+                                                 "them")  # said where it is trained on
         if len(given) < len(own) or any(isinstance(v, Taken) for v in given.values()):
             self._settle()
             if self._fresh.versions() == self._fresh.had:
@@ -685,18 +579,17 @@ class RemoteModule(nn.Module):
             for key, value in given.items():
                 own[key].copy_(value)
         if any(not torch.equal(now, was) for _, now, was in self._builder.read):  # the graph depends on their values
-            self._builder, self._out = self._read()
-            self._text = self._text_of(self._builder, self._out)
+            self._set_graph(*self._read())
         self.close(goodbye=not self._kept)
         self._begin()
         if self._groups:
             self._groups.forget_state()
 
     def __deepcopy__(self, memo):
-        raise errors.usage("a middle cannot be copied: save state_dict() and checkpoint()")
+        raise errors.here("a middle cannot be copied: save state_dict() and checkpoint()")
 
     def __reduce__(self):
-        raise errors.usage("a middle cannot be pickled: save state_dict() and checkpoint()")
+        raise errors.here("a middle cannot be pickled: save state_dict() and checkpoint()")
 
     def extra_repr(self):
         return f"{self._conf['server']}, {len(self._builder.nodes)} nodes, step {self.step_number}"

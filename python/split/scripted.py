@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, errors, graph, heads, tracing
+from . import aliases, compared, errors, graph, heads, tracing
 from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # also of what depends on the rows of a call
 from .lora import Lora
 from .reduce import Weights
@@ -231,7 +231,7 @@ def _checked(b, out, names):
     """The output, or a tuple of outputs, without the nodes that nothing reads. Refuses what is no tensor, or no tuple of them, and what
     would cross twice, or without need."""
     if not isinstance(out, (Value, tuple)):
-        word = "dict" if isinstance(out, dict) else type(out).__name__
+        word = "dict" if isinstance(out, dict) else "comparison or attribute of a tensor" if out is _UNKNOWN else type(out).__name__
         raise errors.config(f"forward gives a {word}: a tensor, or a tuple of tensors, can cross")
     if b.whole and isinstance(out, tuple):
         raise errors.config("the network gives a tuple: a file has a network of one output")
@@ -280,7 +280,7 @@ def _both_modes(of, module, shapes, names, per_token, made):
 
 
 def _by_fx(module, shapes, per_token, made):
-    """A function that reads the module by torch.fx, for _both_modes()."""
+    """A function that reads the module by torch.fx, for _both_modes(), and one that compares what was recorded with forward."""
     leaf = graph.builder_of(module)
     root, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
     traced = {}
@@ -289,7 +289,7 @@ def _by_fx(module, shapes, per_token, made):
             with tracing.mode(root, training):
                 b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, **made)
                 traced[training] = tracing.trace(root, len(shapes), graph.builder_of, graph.reader(b, root, strip))
-    return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1])
+    return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1]), lambda ids: compared.check(root, traced, shapes, ids)
 
 
 def argument_names(module, n):
@@ -307,18 +307,32 @@ def argument_names(module, n):
     return names
 
 
-def read(module, shapes, per_token=False, whole=None, still=()):
+def read(module, shapes, per_token=False, whole=None, still=(), again=False):
     """Returns the builder, whose params refer to the module, and the output, or a tuple of outputs. Reads by torch.fx; if that cannot
-    follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole, still: as Builder has them."""
+    follow, or a part is scripted, by the graph of the scripted module. shapes: of a call's inputs. whole, still: as Builder has them.
+    again: it was read before, and is not compared with forward."""
     tracing.check(module)
-    names, why, made = argument_names(module, len(shapes)), None, {"whole": whole, "still": still}
+    try:
+        return _read(module, shapes, per_token, {"whole": whole, "still": still}, again)
+    except errors.ConfigError as e:
+        raise errors.at(e, tracing.line_of_forward(module))
+
+
+def _read(module, shapes, per_token, made, again):
+    names, why, ids = argument_names(module, len(shapes)), None, made["whole"] == "tokens"
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            of = _by_fx(module, shapes, per_token, made)
+            of, compare = _by_fx(module, shapes, per_token, made)
         except errors.ConfigError as e:
             why = e
         else:
-            return _both_modes(of, module, shapes, names, per_token, made)
+            found = _both_modes(of, module, shapes, names, per_token, made)
+            if not again:
+                compare(ids)
+            return found
+    own = compared.raised(module, shapes, ids) if hasattr(why, "unrecorded") else None
+    if own:
+        raise errors.at(errors.config(f"forward raises {type(own[0]).__name__} in PyTorch, too, for random numbers of example's shape: {own[0]}"), own[1]) from own[0]
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:

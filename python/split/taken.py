@@ -59,6 +59,25 @@ class Taken:
         return bare(self).__reduce_ex__(protocol)
 
 
+class Written(torch.Tensor):
+    """What the script gave a middle that changes its input in place, in a call that is over: PyTorch has other numbers in it."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", "")
+        if name not in _NO_NUMBERS - {"detach", "view"} and name not in ("register_hook", "__repr__", "__format__"):
+            cls.refuse()
+        out = plainly(func, args, kwargs)
+        if isinstance(out, torch.Tensor) and func not in (_GRAD, _SET_GRAD):
+            cls.refuse()
+        return out
+
+    @staticmethod
+    def refuse():
+        raise errors.here("this tensor was an input of the middle, whose forward changes it in place, as by inplace=True: in PyTorch it has other numbers "
+                          "now. Write the middle's first layer without inplace, or give the middle its clone()")
+
+
 def bare(t):
     """A plain tensor, or parameter, with the same memory."""
     out = plainly(torch.Tensor.detach, (t,))

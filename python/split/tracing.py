@@ -95,6 +95,16 @@ def _line(frames):
     return ""
 
 
+def line_of_error(e):
+    """The same of the script's line that raised e."""
+    return _line(reversed(list(traceback.walk_tb(e.__traceback__))))
+
+
+def line_of_forward(module):
+    code = getattr(getattr(type(module), "forward", None), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code and not code.co_filename.startswith(_PACKAGES) else ""
+
+
 def line_of(source):
     """The same of what TorchScript says of a node's source."""
     found = re.match(r'\s*File "(.*)", line (\d+)', source)
@@ -294,8 +304,7 @@ def trace(module, inputs, is_leaf, read):
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
             raise e.__cause__
-        frames = list(traceback.walk_tb(e.__traceback__))
-        line = _line(reversed(frames))
+        frames, line = list(traceback.walk_tb(e.__traceback__)), line_of_error(e)
         said = errors.config(f"{type(module).__name__} cannot be recorded: {_why(e, frames, line)}; keep that part in head or tail")
         said.unrecorded = True
         raise errors.at(said, line) from e
@@ -324,6 +333,9 @@ def mode(module, training):
 def check(module):
     """Refuses modules that do more than their forward, such as hooks, and parameters with two names."""
     names = {}
+    lazy = next((n for n, p in (*module.named_parameters(), *module.named_buffers()) if nn.parameter.is_lazy(p)), None)
+    if lazy:
+        raise errors.config(f"{lazy}: it has no shape yet, as of LazyLinear: call the module once with an input before it becomes a RemoteModule")
     _check_modes(module)
     with mode(module, True), mode(module, False):  # checks that train() and eval() reach every part
         pass

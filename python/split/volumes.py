@@ -149,9 +149,20 @@ def mixed(name, what, x):
 
 MODULES = {nn.Conv3d: _conv, nn.ConvTranspose3d: _convt, nn.AdaptiveAvgPool3d: _adaptive("avgpool"), nn.AdaptiveMaxPool3d: _adaptive("maxpool"),
            nn.AvgPool3d: _avgpool, nn.MaxPool3d: _maxpool}
-FUNCTIONS = {F.adaptive_avg_pool3d: _plane}
+
+
+def _f_max(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    return _maxpool(b, name, nn.MaxPool3d(kernel_size, stride or None, padding, one(dilation, "dilation", name), return_indices, ceil_mode), "", x)
+
+
+def _f_avg(b, name, x, kernel_size, stride=None, *args, **kwargs):
+    return _avgpool(b, name, nn.AvgPool3d(kernel_size, stride or None, *args, **kwargs), "", x)
+
+
+FUNCTIONS = {F.adaptive_avg_pool3d: _plane, F.adaptive_max_pool3d: lambda b, name, x, output_size, return_indices=False: _plane(b, name, x, output_size, "maxpool"),
+             F.max_pool3d: _f_max, F.avg_pool3d: _f_avg}
 # what works on volumes as on images or single numbers, beside MODULES
 OTHERS = (nn.BatchNorm3d, nn.InstanceNorm3d, nn.GroupNorm, nn.Dropout, nn.Dropout3d, nn.Identity, nn.Flatten, nn.Upsample, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU,
           nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus, nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish)
 CALLED = (F.interpolate, F.relu, torch.relu, "relu", F.relu6, F.leaky_relu, F.prelu, F.elu, F.gelu, F.silu, F.mish, F.softplus, F.hardtanh, torch.tanh, torch.sigmoid, "sigmoid",
-          "tanh", F.dropout, F.dropout3d, "mean", torch.mean, torch.cat, torch.flatten, "flatten", "view", "reshape", "clone", "to", "add", "sub", "mul", "div")
+          "tanh", F.dropout, F.dropout3d, "mean", torch.mean, "sum", torch.sum, "amax", torch.amax, torch.cat, torch.flatten, "flatten", "view", "reshape", "clone", "to", "add", "sub", "mul", "div")

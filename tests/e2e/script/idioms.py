@@ -4,7 +4,7 @@ equal    weights and what the script looked at are PyTorch's
 refused  an exception whose text says what to write
 warned   a line of the log says what is missing
 
-    idioms.py SERVER [NAME …]        runs them
+    idioms.py SERVER [NAME …]        runs them, or those of some names or of parts such as idioms_loops
     idioms.py --table                prints docs/results/idioms.md"""
 import importlib
 import logging
@@ -48,7 +48,7 @@ class Script:
         """The optimizer; and the middle becomes remote."""
         self.opt = opt or torch.optim.SGD(self.net.parameters(), 0.1)
         if self.remote:
-            self.net.mid = split.RemoteModule(self.net.mid, server, example=(8, 16), **{"optimizer": self.opt, **options})
+            self.net.mid = split.RemoteModule(self.net.mid, server, **{"example": (8, 16), "optimizer": self.opt, **options})
         return self.opt
 
     def loss(self, i=0):
@@ -182,6 +182,8 @@ def main():
 
 if __name__ == "__main__":
     sys.modules["idioms"] = sys.modules[__name__]
-    for part in ("idioms_learn", "idioms_network", "idioms_plain", "idioms_steps"):
+    parts = [f"idioms_{part}" for part in ("forward", "learn", "loops", "network", "plain", "steps")]
+    for part in [part for part in parts if part in sys.argv] or parts:
         importlib.import_module(part)
+    sys.argv = [a for a in sys.argv if a not in parts]
     main()

@@ -95,17 +95,6 @@ def two_optimizers(s):
 
 
 @idiom("equal")
-def optimizer_steps_first(s):
-    s.make()
-    for i in range(5):
-        s.opt.zero_grad()
-        s.loss(i).backward()
-        s.opt.step()
-        if s.remote:
-            s.net.mid.step()
-
-
-@idiom("equal")
 def split_optimizer(s):
     s.make(SGD(s.net.parameters(), 0.1, momentum=0.9))
     both = split.Optimizer(s.opt, s.net.mid) if s.remote else s.opt

@@ -211,30 +211,11 @@ def save_and_load_weights(s):
     s.loop(3)
 
 
-@idiom("equal")
-def best_weights(s):
-    s.make()
-    s.loop(3)
-    best = copy.deepcopy(s.net.state_dict())
-    s.loop(2)
-    s.net.load_state_dict(best)
-
-
 @idiom("warned", "without the optimizer's moments")
 def load_with_moments(s):
     s.make(ADAM(s.net.parameters(), 1e-2))
     s.loop(2)
     s.net.load_state_dict(s.net.state_dict())
-    s.loop(2)
-
-
-@idiom("warned", "an optimizer's state was loaded")
-def optimizer_loaded(s):
-    s.make(ADAM(s.net.parameters(), 1e-2))
-    s.loop(2)
-    saved = copy.deepcopy(s.opt.state_dict())
-    s.loop(2)
-    s.opt.load_state_dict(saved)
     s.loop(2)
 
 
@@ -342,13 +323,6 @@ def norms_in_evaluation(s):
     for m in s.net.modules():
         if isinstance(m, nn.BatchNorm1d):
             m.eval()
-    s.loop()
-
-
-@idiom("refused", "has another mode than RemoteModule", layers="norm")
-def norms_in_evaluation_by_apply(s):
-    s.make()
-    s.net.apply(lambda m: m.eval() if isinstance(m, nn.BatchNorm1d) else None)
     s.loop()
 
 
@@ -517,15 +491,6 @@ def retain_graph_once(s):
         s.step()
 
 
-@idiom("refused", "")
-def gradient_penalty(s):
-    s.make()
-    x = DATA[0][0].clone().requires_grad_()
-    grad, = torch.autograd.grad(s.net(x).sum(), x, create_graph=True)
-    (s.loss(0) + grad.pow(2).sum()).backward()
-    s.step()
-
-
 @idiom("equal")
 def saliency(s):
     s.make()
@@ -563,20 +528,6 @@ def batch_skipped(s):
         s.opt.zero_grad()
         loss = s.loss(i)
         if i == 1:
-            continue
-        loss.backward()
-        s.step()
-
-
-@idiom("equal")
-def batch_skipped_and_dropped(s):
-    s.make()
-    for i in range(4):
-        s.opt.zero_grad()
-        loss = s.loss(i)
-        if i == 1:
-            if s.remote:
-                s.net.mid.drop()
             continue
         loss.backward()
         s.step()

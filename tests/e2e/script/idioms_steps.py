@@ -151,17 +151,6 @@ def optimizer_steps_twice(s, case):
 
 
 @idiom("equal")
-def optimizer_steps_without_the_middle(s):
-    s.make()
-    s.loop(2)
-    for i in range(2):
-        s.opt.zero_grad()
-        F.cross_entropy(s.net.tail(s.net.head(DATA[i][0])), DATA[i][1]).backward()
-        s.opt.step()
-    s.loop(2)
-
-
-@idiom("equal")
 def optimizer_steps_once_before(s):
     s.make()
     s.opt.zero_grad()
@@ -310,16 +299,6 @@ def generator_and_critic(s):
         (-critic(fake).mean()).backward()
         s.step()
     s.see(critic[0].weight.double().sum())
-
-
-@idiom("warned", "parameters() has one number")
-def critic_with_clipped_weights(s):
-    s.make()
-
-    def after(i):
-        for p in s.net.parameters():
-            p.data.clamp_(-0.1, 0.1)
-    s.loop(3, after=after)
 
 
 @idiom("refused", "a gradient of the middle's gradient")
@@ -518,19 +497,6 @@ def fisher_of_plain(s):
     grads = torch.autograd.grad(mid(torch.ones(2, 16)).sum(), list(mid.parameters()))
     s.see(sum(g.norm() for g in grads))
     s.loop(1)
-
-
-@idiom("equal")
-def scaler_by_hand_skips_a_step(s):
-    s.make()
-    for i in range(4):
-        s.opt.zero_grad()
-        s.loss(i).backward()
-        if i == 1:
-            if s.remote:
-                s.net.mid.drop()
-            continue
-        s.step()
 
 
 @idiom("equal")

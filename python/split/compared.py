@@ -1,0 +1,91 @@
+"""Runs a module's forward in PyTorch beside what torch.fx recorded of it. A branch on what a value is, such as type(x), goes another way while
+torch.fx records."""
+import contextlib
+import operator
+
+import torch
+import torch.fx
+from torch import nn
+
+from . import errors, graph, taken, tracing
+
+_ROWS = 2
+
+
+def _device(module):
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
+
+
+def _inputs(module, shapes, ids, most=_ROWS):
+    g, at = torch.Generator().manual_seed(1), _device(module)
+    rows = [(min(most, shape[0]), *shape[1:]) for shape in shapes]
+    return [(torch.randint(0, 2, shape, generator=g) if ids else torch.randn(shape, generator=g)).to(at) for shape in rows]
+
+
+@contextlib.contextmanager
+def _kept(module):
+    """Whatever is done with the module, its attributes, buffers and the random numbers are the same afterwards."""
+    had = [(m, dict(vars(m)), dict(m._buffers)) for m in module.modules()]
+    copies = {}
+    try:
+        for m, _, buffers in had:
+            m._buffers.update({k: copies.setdefault(id(b), b.clone()) for k, b in buffers.items() if b is not None})
+        with torch.random.fork_rng([d for d in [_device(module)] if d.type == "cuda"]):
+            torch.manual_seed(1)
+            yield
+    finally:
+        for m, attributes, buffers in had:
+            vars(m).clear()
+            vars(m).update(attributes)
+            m._buffers.clear()
+            m._buffers.update(buffers)
+
+
+def _recorded(traced, root, xs):
+    """What the graph traced gives for the inputs xs."""
+    env, given = {}, iter(xs)
+    for node in traced.nodes:
+        args, kwargs = (torch.fx.node.map_arg(a, env.__getitem__) for a in (node.args, node.kwargs))
+        if node.op == "placeholder":
+            env[node] = next(given, *node.args)
+        elif node.op == "get_attr":
+            env[node] = node.meta["tensor"] if "tensor" in node.meta else operator.attrgetter(node.target)(root)
+        elif node.op == "call_module":
+            m = root.get_submodule(node.target)
+            called = m if graph.builder_of(m) or not isinstance(m, nn.MultiheadAttention) else lambda *a, **k: nn.MultiheadAttention.forward(m, *a, **k)
+            env[node] = called(*args, **kwargs)
+        elif node.op == "call_method":
+            env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        elif node.op == "output":
+            return args[0]
+        else:
+            env[node] = node.target(*args, **kwargs)
+
+
+def _ran(root, training, xs, run):
+    """Tensors that run gives for copies of xs."""
+    with tracing.mode(root, training), _kept(root), torch.set_grad_enabled(training):
+        return [y.detach() for y in taken.flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
+
+
+def check(module, traced, shapes, ids):
+    """Refuses a module whose forward gives something else than the graphs traced[training] of it. ids: its input is token ids."""
+    xs = _inputs(module, shapes, ids)
+    for training in (True, False):
+        try:
+            ours = _ran(module, training, xs, module)
+        except Exception:  # about random numbers: the graph was read
+            continue
+        theirs = _ran(module, training, xs, lambda *xs: _recorded(traced[training], module, xs))
+        if len(ours) != len(theirs) or not all(a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5, True) for a, b in zip(ours, theirs)):
+            raise errors.config("forward computes something else in PyTorch than was read of it: it asks what a tensor is, as by type(x) or "
+                                "functools.singledispatch. Write isinstance(x, torch.Tensor), or keep that part in head or tail")
+
+
+def raised(module, shapes, ids):
+    """What forward itself raises for random numbers, and FILE:LINE of it; None: nothing."""
+    try:
+        _ran(module, module.training, _inputs(module, shapes, ids, shapes[0][0]), module)
+    except Exception as e:
+        return e, tracing.line_of_error(e)
+    return None
