@@ -32,6 +32,7 @@ struct sl_exec_form {
 	 * backward. */
 	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT, SL_PRE_WINDOW, SL_PRE_LINEAR } pre;
 	const struct sl_op *window; /* SL_PRE_WINDOW: that op of the plan, never a way back; else NULL */
+	bool window_din;            /* SL_PRE_WINDOW: din is needed */
 	/* CONV2D: which work of the following batchnorm it does. STATS: forward also computes the statistics of `out`.
 	 * In backward dout is the gradient of the batchnorm's output, from which the kernel first computes that of the
 	 * batchnorm's input; it gets `out` for that. WHOLE: all work, if nobody needs din. Forward's out, and

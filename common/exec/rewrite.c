@@ -120,7 +120,7 @@ static void choose_window(struct rewrite *r, int window)
 	const struct sl_op *op = &r->part->op[window].op;
 	const int64_t height = op->in_shape[0].dim[1] / op->slices;
 	const int conv = r->ends[op->out].reader;
-	struct sl_exec_form form = {.pre = SL_PRE_WINDOW, .window = op};
+	struct sl_exec_form form = {.pre = SL_PRE_WINDOW, .window = op, .window_din = r->part->op[window].din_want[0]};
 
 	if (op->u.window.back || !alike(r, window, conv) || !is_wide_conv(r, conv) ||
 	    r->part->op[conv].op.in_shape[0].dim[1] != height || !takes(r, conv, form))

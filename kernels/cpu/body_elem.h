@@ -134,6 +134,17 @@ static void widen(float *y, const uint16_t *x, int64_t n, bool f16)
 	}
 }
 
+static void leaky(float *y, const float *a, const float *x, float slope, int64_t n, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		const int l = left(n - i);
+		vf v = ldv(a + i, l);
+
+		v = choose_above(v, v * slope, ldv(x + i, l), 0.0f);
+		stv(y + i, add ? ldv(y + i, l) + v : v, l);
+	}
+}
+
 static void scale(float *y, const float *x, float by, float plus, int64_t n, bool add)
 {
 	for (int64_t i = 0; i < n; i += VL) {

@@ -1,5 +1,7 @@
 #include "kernels/cpu/conv.h"
 
+enum { FEW_CHANNELS = 8 };
+
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
@@ -18,7 +20,8 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 }
 
 /* Whether the kernel reads a window's slices where they are. Winograd's dX goes over as many slices as its y, and the
- * gradient that a batchnorm behind it passes on is at hand for one slice at a time. */
+ * gradient that a batchnorm behind it passes on is at hand for one slice at a time. Elsewhere dX is added up part by
+ * part, which takes longer than a window in memory if the parts have few channels. */
 static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_form form)
 {
 	const struct sl_op *window = form.window;
@@ -26,7 +29,8 @@ static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_for
 	if (kernel == &sl_conv_wino)
 		return form.post == SL_POST_NONE && window->u.window.stride == 1 &&
 		       window->out_shape.dim[1] == window->in_shape[0].dim[1];
-	return form.post != SL_POST_WHOLE && (kernel == &sl_conv_rows || kernel == &sl_conv_gemm);
+	return form.post != SL_POST_WHOLE && (!form.window_din || window->in_shape[0].dim[3] >= FEW_CHANNELS) &&
+	       (kernel == &sl_conv_rows || kernel == &sl_conv_gemm);
 }
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)

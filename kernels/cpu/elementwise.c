@@ -13,7 +13,7 @@ struct job {
 	const struct sl_rng_key *rng;
 	const struct sl_op_call *call; /* dropout only, as is p */
 	float p;
-	float by, plus; /* scale only */
+	float by, plus; /* scale; by: leaky, the slope */
 };
 
 /* The tensors of an op with one input: in and out, or dout and din[k]. */
@@ -157,6 +157,38 @@ static enum sl_err scale_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
+static void leaky_block(void *arg, int64_t block, int worker)
+{
+	const struct job *j = arg;
+	int64_t at = block * SL_CPU_BLOCK;
+
+	j->simd->leaky(j->out + at, j->a + at, j->b + at, j->by, count_in(j, at), j->add);
+}
+
+static void leaky(const struct sl_op_call *call, struct io io)
+{
+	run(call, leaky_block,
+	    &(struct job){.n = io.n,
+			  .out = io.out,
+			  .a = io.x,
+			  .b = call->in[0].data,
+			  .by = call->op->u.leaky.slope,
+			  .add = io.add});
+}
+
+static enum sl_err leaky_forward(const struct sl_op_call *call)
+{
+	leaky(call, io_forward(call));
+	return SL_OK;
+}
+
+static enum sl_err leaky_backward(const struct sl_op_call *call)
+{
+	if (call->din[0].data != NULL)
+		leaky(call, io_backward(call, 0));
+	return SL_OK;
+}
+
 /* Drawing random numbers is most of the work, and the tensors are small, so blocks are small too. */
 enum { DROPOUT_BLOCK = SL_CPU_BLOCK / 8 };
 
@@ -244,6 +276,7 @@ static enum sl_err flatten_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_op_act = {.forward = act_forward, .backward = act_backward};
 const struct sl_kernel sl_cpu_op_add = {.forward = add_forward, .backward = add_backward};
+const struct sl_kernel sl_cpu_op_leakyrelu = {.forward = leaky_forward, .backward = leaky_backward};
 const struct sl_kernel sl_cpu_op_scale = {.forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel sl_cpu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
 const struct sl_kernel sl_cpu_op_flatten = {.forward = flatten_forward, .backward = flatten_backward};

@@ -82,6 +82,8 @@ struct sl_cpu_simd {
 	void (*widen)(float *y, const uint16_t *x, int64_t n, bool f16); /* from IEEE half if f16, else from bfloat16 */
 	/* y = or += by·x + plus */
 	void (*scale)(float *y, const float *x, float by, float plus, int64_t n, bool add);
+	/* y = or += a where x > 0, else slope·a */
+	void (*leaky)(float *y, const float *a, const float *x, float slope, int64_t n, bool add);
 	/* y = or += x/(1-p) where random draw first + i of the key keeps element i, else 0; first is a
 	 * multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,

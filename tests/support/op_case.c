@@ -108,6 +108,10 @@
 	{                                                                                          \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_, plus_ } \
 	}
+#define LEAKY(n_, h_, w_, c_, data_, slope_)                                                                      \
+	{                                                                                                         \
+		.kind = SL_OP_LEAKYRELU, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.leaky = { slope_ } \
+	}
 #define CONCAT(n_, h_, w_, c_, axis_)                                                           \
 	{                                                                                       \
 		.kind = SL_OP_CONCAT, .n = n_, .h = h_, .w = w_, .c = c_, .u.concat = { axis_ } \
@@ -387,7 +391,10 @@ const struct op_case op_cases[] = {
 	DROPOUT(1, 0, 0, 1, 0.2f, false), DROPOUT(5, 0, 0, 1280, 0.2f, false), DROPOUT(3, 0, 0, 37, 0.0f, false),
 	DROPOUT(3, 0, 0, 37, 0.2f, true), DROPOUT(2, 5, 5, 17, 0.5f, false), DROPOUT(4, 16, 16, 33, 0.9f, false),
 	FLATTEN(1, 1, 1, 1), FLATTEN(3, 1, 1, 1280), FLATTEN(2, 3, 5, 17), FLATTEN(4, 16, 16, 33),
-	SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f), SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
+	LEAKY(1, 0, 0, 1, DATA_PLAIN, 0.01f), LEAKY(3, 5, 7, 33, DATA_PLAIN, 0.2f),
+	LEAKY(4, 32, 32, 17, DATA_TIES, 0.01f), LEAKY(2, 3, 3, 40, DATA_PLAIN, -0.5f),
+	LEAKY(3, 20, 0, 24, DATA_PLAIN, 1.5f), SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f),
+	SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
 	/* n rows that have s tokens on average */
 	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
 	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
@@ -545,6 +552,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 c->u.embedding.position  ? " places"
 			 : c->u.embedding.segment ? " segments"
 						  : "");
+		break;
+	case SL_OP_LEAKYRELU:
+		snprintf(attr, sizeof(attr), " slope %g", (double)c->u.leaky.slope);
 		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g plus %g", (double)c->u.scale.by, (double)c->u.scale.plus);
@@ -720,6 +730,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		op->in_shape[0] = sl_shape1(rows);
 		op->u.embedding = c->u.embedding;
 		op->n_param = 1;
+		break;
+	case SL_OP_LEAKYRELU:
+		op->u.leaky = c->u.leaky;
 		break;
 	case SL_OP_SCALE:
 		op->u.scale = c->u.scale;
