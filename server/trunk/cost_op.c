@@ -286,12 +286,12 @@ static struct work window(const struct sl_op *op, double rows)
 	return w;
 }
 
-/* All passes over a row are one piece. */
+/* All passes over a small row are one piece; a large one is divided into blocks of pixels. */
 static struct work groupnorm(const struct sl_op *op, double rows)
 {
 	const double c = features_of(&op->out_shape);
 
-	return elements(op, rows, called(2 * smooth_ns, c), row_of(op));
+	return elements(op, rows, called(2 * smooth_ns, c), fmin(row_of(op), fmax(8 * BLOCK, c)));
 }
 
 static price_fn *const price_of[SL_OP_COUNT] = {
