@@ -85,7 +85,17 @@ static struct work norm(const struct sl_op *op, double rows)
 	return elements(op, rows, called(smooth_ns, f / 4), fmax(BLOCK, SPANS * f));
 }
 
-/* Losses: their last pass does not yield, so it is one piece. */
+/* The last pass, over the losses of pixels or rows, is one piece. */
+static struct work xent(const struct sl_op *op, double rows)
+{
+	enum { ANSWER_NS = 30 };
+	const double k = features_of(&op->in_shape[0]), answers = rows * row_of(op) / k * ANSWER_NS;
+	const struct work w = elements(op, rows, loss_ns, fmax(8 * BLOCK, k));
+
+	return (struct work){w.all + answers, w.piece + answers};
+}
+
+/* Losses of numbers do not yield. */
 static struct work serial(const struct sl_op *op, double rows)
 {
 	enum { ROW_NS = 30 };
