@@ -121,13 +121,14 @@ struct sl_cpu_simd {
 	/* sum [c] += column sums of x. */
 	void (*row_sum)(float *sum, const float *x, int64_t ld, int64_t rows, int c);
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
-	/* y = by·Σ over h < high, w < wide of x[h·row + w·c + k] */
-	void (*window_sum)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by);
+	/* y = by·Σ over h < high, w < wide of x[h·row + w·ld + k], k < c */
+	void (*window_sum)(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c,
+			   double by);
 	/* y = the largest of such a window; a NaN counts as larger than all else. dx = or += dy at the
 	 * first maximum in row order; the others are 0, or stay. */
-	void (*window_max)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c);
-	void (*window_max_back)(float *dx, const float *dy, const float *x, int64_t row, int64_t high, int64_t wide,
-				int c, bool add);
+	void (*window_max)(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c);
+	void (*window_max_back)(float *dx, const float *dy, const float *x, int64_t row, int64_t ld, int64_t high,
+				int64_t wide, int c, bool add);
 	/* sum += Σ (x − origin), sum_sq += Σ (x − origin)² */
 	void (*moments)(double *sum, double *sum_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
 			int c);

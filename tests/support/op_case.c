@@ -378,8 +378,9 @@ const struct op_case op_cases[] = {
 	MAXPOOL(2, 4, 4, 130, 0, 1, 0), MAXPOOL(1, 7, 9, 4, 5, 2, 2), MAXPOOL(2, 20, 20, 24, 2, 2, 0),
 	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES), POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
 	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES), AVGPOOL(1, 1, 1, 17, 0, 1, 0), AVGPOOL(3, 7, 7, 1280, 0, 1, 0),
-	AVGPOOL(2, 2, 5, 33, 0, 1, 0), AVGPOOL(2, 8, 8, 17, 2, 2, 0), AVGPOOL(2, 9, 7, 3, 3, 2, 1),
-	AVGPOOL(1, 7, 7, 16, 3, 1, 1), AVGPOOL(2, 10, 6, 5, 5, 1, 2), AVGPOOL(2, 20, 20, 24, 3, 2, 1),
+	AVGPOOL(2, 2, 5, 33, 0, 1, 0), AVGPOOL(2, 90, 45, 70, 0, 1, 0), MAXPOOL(2, 90, 45, 70, 0, 1, 0),
+	AVGPOOL(2, 8, 8, 17, 2, 2, 0), AVGPOOL(2, 9, 7, 3, 3, 2, 1), AVGPOOL(1, 7, 7, 16, 3, 1, 1),
+	AVGPOOL(2, 10, 6, 5, 5, 1, 2), AVGPOOL(2, 20, 20, 24, 3, 2, 1),
 	/* linear */
 	LINEAR(1, 1, 1, true), LINEAR(1, 1280, 10, true), LINEAR(7, 17, 33, false), LINEAR(16, 33, 1, true),
 	LINEAR(9, 3, 17, true), LINEAR(64, 128, 100, true), LINEAR(33, 512, 10, false), LINEAR(130, 203, 100, true),
