@@ -13,7 +13,7 @@ struct job {
 	const struct sl_rng_key *rng;
 	const struct sl_op_call *call; /* dropout only, as is p */
 	float p;
-	float by, plus; /* scale; by: leaky, the slope */
+	float by, plus; /* scale only */
 };
 
 /* The tensors of an op with one input: in and out, or dout and din[k]. */
@@ -133,20 +133,30 @@ static void scale_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	j->simd->scale(j->out + at, j->a + at, j->by, j->plus, count_in(j, at), j->add);
+	if (j->b)
+		j->simd->leaky(j->out + at, j->a + at, j->b + at, j->by, count_in(j, at), j->add);
+	else
+		j->simd->scale(j->out + at, j->a + at, j->by, j->plus, count_in(j, at), j->add);
 }
 
-/* Forward and backward are the same product. */
+/* Forward and backward are the same product. LEAKYRELU's is with 1 where its input is positive. */
 static void scale(const struct sl_op_call *call, struct io io, float plus)
 {
+	const bool leaky = call->op->kind == SL_OP_LEAKYRELU;
+
 	run(call, scale_block,
-	    &(struct job){
-		    .n = io.n, .out = io.out, .a = io.x, .by = call->op->u.scale.by, .plus = plus, .add = io.add});
+	    &(struct job){.n = io.n,
+			  .out = io.out,
+			  .a = io.x,
+			  .b = leaky ? call->in[0].data : NULL,
+			  .by = leaky ? call->op->u.leaky.slope : call->op->u.scale.by,
+			  .plus = plus,
+			  .add = io.add});
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	scale(call, io_forward(call), call->op->u.scale.plus);
+	scale(call, io_forward(call), call->op->kind == SL_OP_LEAKYRELU ? 0 : call->op->u.scale.plus);
 	return SL_OK;
 }
 
@@ -154,38 +164,6 @@ static enum sl_err scale_backward(const struct sl_op_call *call)
 {
 	if (call->din[0].data != NULL)
 		scale(call, io_backward(call, 0), 0);
-	return SL_OK;
-}
-
-static void leaky_block(void *arg, int64_t block, int worker)
-{
-	const struct job *j = arg;
-	int64_t at = block * SL_CPU_BLOCK;
-
-	j->simd->leaky(j->out + at, j->a + at, j->b + at, j->by, count_in(j, at), j->add);
-}
-
-static void leaky(const struct sl_op_call *call, struct io io)
-{
-	run(call, leaky_block,
-	    &(struct job){.n = io.n,
-			  .out = io.out,
-			  .a = io.x,
-			  .b = call->in[0].data,
-			  .by = call->op->u.leaky.slope,
-			  .add = io.add});
-}
-
-static enum sl_err leaky_forward(const struct sl_op_call *call)
-{
-	leaky(call, io_forward(call));
-	return SL_OK;
-}
-
-static enum sl_err leaky_backward(const struct sl_op_call *call)
-{
-	if (call->din[0].data != NULL)
-		leaky(call, io_backward(call, 0));
 	return SL_OK;
 }
 
@@ -276,7 +254,6 @@ static enum sl_err flatten_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_op_act = {.forward = act_forward, .backward = act_backward};
 const struct sl_kernel sl_cpu_op_add = {.forward = add_forward, .backward = add_backward};
-const struct sl_kernel sl_cpu_op_leakyrelu = {.forward = leaky_forward, .backward = leaky_backward};
 const struct sl_kernel sl_cpu_op_scale = {.forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel sl_cpu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
 const struct sl_kernel sl_cpu_op_flatten = {.forward = flatten_forward, .backward = flatten_backward};

@@ -78,44 +78,21 @@ static enum sl_err flatten_forward(const struct sl_op_call *call)
 			      call->op->name);
 }
 
-/* Forward and backward are the same product. */
+/* Forward and backward are the same product. LEAKYRELU's is with 1 where its input is positive. */
 static enum sl_err scale(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
 			 const struct sl_tensor *x, float plus)
 {
 	const struct sl_op *op = call->op;
+	const bool leaky = op->kind == SL_OP_LEAKYRELU;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
 	return err ? err
 		   : cu_check(cu,
-			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.scale.by, plus,
-				       sl_shape_count(&x->shape)),
+			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data,
+				       leaky ? call->in[0].data : NULL, leaky ? op->u.leaky.slope : op->u.scale.by,
+				       leaky ? 0 : plus, sl_shape_count(&x->shape)),
 			      op->name);
-}
-
-/* Backward is the same, of dout. */
-static enum sl_err leaky(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
-			 const struct sl_tensor *a)
-{
-	const struct sl_op *op = call->op;
-	struct cuda *cu;
-	enum sl_err err = cu_enter(call->be, &cu);
-
-	return err ? err
-		   : cu_check(cu,
-			      cu_leaky(cu->stream, cu_op_type(op), out->data, add, a->data, call->in[0].data,
-				       op->u.leaky.slope, sl_shape_count(&a->shape)),
-			      op->name);
-}
-
-static enum sl_err leaky_forward(const struct sl_op_call *call)
-{
-	return leaky(call, &call->out, false, &call->in[0]);
-}
-
-static enum sl_err leaky_backward(const struct sl_op_call *call)
-{
-	return call->din[0].data ? leaky(call, &call->din[0], call->din_add[0], &call->dout) : SL_OK;
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
@@ -221,7 +198,6 @@ enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to,
 
 const struct sl_kernel cu_op_act = {.forward = act_forward, .backward = act_backward};
 const struct sl_kernel cu_op_add = {.forward = add_forward, .backward = pass_backward};
-const struct sl_kernel cu_op_leakyrelu = {.forward = leaky_forward, .backward = leaky_backward};
 const struct sl_kernel cu_op_scale = {.forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel cu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
 const struct sl_kernel cu_op_flatten = {.forward = flatten_forward, .backward = pass_backward};

@@ -63,7 +63,7 @@ template <class T> struct Copy {
 
 template <class T> struct Scale {
 	T *out;
-	const T *x;
+	const T *x, *sign;
 	float by, plus;
 	bool add;
 
@@ -72,25 +72,8 @@ template <class T> struct Scale {
 		Vec<V> a = load<V>(x + i);
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			a.v[k] = fmaf(a.v[k], by, plus);
+			a.v[k] = sign && value(sign[i + k]) > 0.f ? a.v[k] : fmaf(a.v[k], by, plus);
 		put<V>(out + i, a, add);
-	}
-};
-
-template <class T> struct Leaky {
-	T *out;
-	const T *a, *x;
-	float slope;
-	bool add;
-
-	template <int V> __device__ void run(int64_t i) const
-	{
-		const Vec<V> x_ = load<V>(x + i);
-		Vec<V> v = load<V>(a + i);
-#pragma unroll
-		for (int k = 0; k < V; k++)
-			v.v[k] = x_.v[k] > 0.f ? v.v[k] : v.v[k] * slope;
-		put<V>(out + i, v, add);
 	}
 };
 
@@ -284,22 +267,12 @@ cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, cons
 #undef CALL
 }
 
-cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, float plus,
-		     int64_t n)
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, const void *sign, float by,
+		     float plus, int64_t n)
 {
 	const bool vectors = aligned16(out) && aligned16(x);
 
-#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, by, plus, add}, n, vectors)
-	CU_SWITCH_TYPE(type, CALL);
-#undef CALL
-}
-
-cudaError_t cu_leaky(cudaStream_t s, enum cu_type type, void *out, bool add, const void *a, const void *x, float slope,
-		     int64_t n)
-{
-	const bool vectors = aligned16(out) && aligned16(a) && aligned16(x);
-
-#define CALL(T) return each(s, Leaky<T>{(T *)out, (const T *)a, (const T *)x, slope, add}, n, vectors)
+#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, (const T *)sign, by, plus, add}, n, vectors)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }
