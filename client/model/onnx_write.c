@@ -80,6 +80,12 @@ static void write_act(struct sl_onnx_writer *w)
 	out(w, SL_ONNX_EMIT(&w->e, "Clip", in(w, 0), low.t, high.t));
 }
 
+static void write_leaky(struct sl_onnx_writer *w)
+{
+	out(w, SL_ONNX_EMIT(&w->e, "LeakyRelu", in(w, 0)));
+	sl_onnx_emit_float(&w->e, "alpha", w->op.u.leaky.slope);
+}
+
 static void write_pool(struct sl_onnx_writer *w)
 {
 	const struct sl_pool_attr *a = &w->op.u.pool;
@@ -301,6 +307,7 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_LINEAR] = write_linear,
 	[SL_OP_DROPOUT] = write_dropout,
 	[SL_OP_SCALE] = write_scale,
+	[SL_OP_LEAKYRELU] = write_leaky,
 	[SL_OP_FLATTEN] = write_flatten,
 	[SL_OP_GELU] = write_gelu,
 	[SL_OP_LAYERNORM] = write_norm,

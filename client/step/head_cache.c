@@ -22,6 +22,7 @@ static bool is_fixed(const struct sl_op *op)
 	case SL_OP_MUL:
 	case SL_OP_SCALE:
 	case SL_OP_ACT:
+	case SL_OP_LEAKYRELU:
 	case SL_OP_GELU:
 	case SL_OP_SILU:
 	case SL_OP_TANH:

@@ -24,10 +24,15 @@ struct sl_exec_form {
 	 * which the convolution normalises and activates while it reads. din is the gradient of the batchnorm's output,
 	 * and backward also completes the gradients of the batchnorm's parameters. ACT: in[0] is the input of the
 	 * preceding activation, and din the gradient of that input; the activation has no call of its own.
+	 * WINDOW: the convolution reads the slices of the preceding window where they are. in[0].data and din[0].data
+	 * are those of the window's input; in[0].shape and din[0].shape stay those of its output, which is never in
+	 * memory.
 	 * XENT: LINEAR means that the executor computes the logits of a block of rows at a time (exec_blocks.c).
 	 * Forward replaces in[0], these logits, with their gradient times loss_scale. It saves nothing, and there is no
 	 * backward. */
-	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT, SL_PRE_LINEAR } pre;
+	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT, SL_PRE_WINDOW, SL_PRE_LINEAR } pre;
+	const struct sl_op *window; /* SL_PRE_WINDOW: that op of the plan, never a way back; else NULL */
+	bool window_din;            /* SL_PRE_WINDOW: din is needed */
 	/* CONV2D: which work of the following batchnorm it does. STATS: forward also computes the statistics of `out`.
 	 * In backward dout is the gradient of the batchnorm's output, from which the kernel first computes that of the
 	 * batchnorm's input; it gets `out` for that. WHOLE: all work, if nobody needs din. Forward's out, and

@@ -369,7 +369,7 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 
 enum sl_err sl_exec_recompute(struct sl_exec *e, struct sl_fail *fail)
 {
-	if (e->segment->which == SL_TAIL || !e->be->host_memory || sl_exec_mixed(e) || e->plan->spec.cached)
+	if (!e->be->host_memory || sl_exec_mixed(e) || e->plan->spec.cached)
 		return SL_OK;
 	if (sl_layout_recompute(&e->layout, e->segment, e->node, e->n_node, e->slots))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");

@@ -29,7 +29,7 @@ struct sl_exec_memory {
 enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
 			    struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_exec_allocate(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
-/* Call between _prepare and _allocate: activations of head or middle are recomputed just before backward, instead of
+/* Call between _prepare and _allocate: activations are recomputed just before backward, instead of
  * kept, if that takes less memory. Results do not change by a bit. Does nothing unless tensors are fp32 on the host. */
 enum sl_err sl_exec_recompute(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
 /* _prepare, then _allocate. */

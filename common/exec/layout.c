@@ -139,7 +139,13 @@ static int last_read(const struct uses *u, int v)
 	return sl_plan_goes_out(&u->s->graph, v) ? u->n_node : u->use[v].last_read;
 }
 
-/* The stretch that has a value's node and all its readers. -1: none has, or there is only one stretch. */
+/* A tail's backward follows its forward at once, so the values of its last stretch are still there. */
+static bool is_kept(const struct uses *u, const struct sl_layout *layout, int stretch)
+{
+	return u->s->which == SL_TAIL && stretch == layout->n_stretch - 1;
+}
+
+/* The stretch that has a value's node and all its readers, if it is computed again. -1: none is. */
 static int stretch_of(const struct uses *u, const struct sl_layout *layout, int v)
 {
 	int s = 0, end = layout->n_stretch;
@@ -154,7 +160,7 @@ static int stretch_of(const struct uses *u, const struct sl_layout *layout, int 
 		else
 			end = half;
 	}
-	return last_read(u, v) < layout->stretch[s + 1] ? s : -1;
+	return last_read(u, v) < layout->stretch[s + 1] && !is_kept(u, layout, s) ? s : -1;
 }
 
 /* A node is computed again if backward, or another such node, reads its value. */
@@ -184,6 +190,17 @@ static void place_again(struct sl_layout *layout, struct leases *l, const struct
 
 /* ---- places */
 
+/* The time until which a tail's value that is not computed again is needed. Those that read it in a later stretch are
+ * computed again before the backward of its own node. */
+static int tail_end(const struct uses *u, const struct sl_layout *layout, int v, int read)
+{
+	const struct value_use *use = &u->use[v];
+
+	if (use->birth >= 0 && use->birth < layout->stretch[layout->n_stretch - 1])
+		return u->back[use->birth];
+	return use->first_saver >= 0 ? u->back[use->first_saver] : read;
+}
+
 static void place_values(struct sl_layout *layout, struct leases *l, const struct uses *uses)
 {
 	const struct sl_plan_segment *s = uses->s;
@@ -202,11 +219,11 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 			continue;
 		if (stretch_of(uses, layout, v) >= 0)
 			place_again(layout, l, uses, v);
-		else if (at_cut || layout->n_stretch > 1 || (u->first_saver >= 0 && s->which != SL_TAIL))
+		else if (at_cut || (s->which != SL_TAIL && (layout->n_stretch > 1 || u->first_saver >= 0)))
 			place_in_slot(layout, &layout->value[v], u->bytes);
 		else
 			lease_add(l, &layout->value[v], u->bytes, u->birth,
-				  u->first_saver >= 0 ? uses->back[u->first_saver] : read);
+				  s->which == SL_TAIL ? tail_end(uses, layout, v, read) : read);
 	}
 }
 

@@ -7,8 +7,9 @@
  * a chunk in one go, so its saved values lie in scratch as well.
  *
  * Recompute (Chen et al. 2016) divides the nodes into stretches. A single value goes from one stretch to the next; it
- * is kept in the slot. Values within a stretch die with the forward pass, and are computed again just before the
- * stretch's backward. So they have two places in scratch. */
+ * is kept in the slot, in a tail in scratch. Values within a stretch die with the forward pass, and are computed again
+ * just before the stretch's backward. So they have two places in scratch. A tail's last stretch is not computed again.
+ */
 #ifndef SL_EXEC_LAYOUT_H
 #define SL_EXEC_LAYOUT_H
 
@@ -45,7 +46,7 @@ struct sl_layout {
 enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segment *segment,
 			   const struct sl_exec_node *node, int n_node, const struct sl_op_sizes *sizes) SL_MUST_CHECK;
 /* Changes the layout to recompute, with those of the tried stretches that take the least memory for `slots` slots. It
- * stays as it is if none takes less. Not for a tail, nor for a 16-bit segment. NOMEM. */
+ * stays as it is if none takes less. Not for a 16-bit segment. NOMEM. */
 enum sl_err sl_layout_recompute(struct sl_layout *layout, const struct sl_plan_segment *segment,
 				const struct sl_exec_node *node, int n_node, int slots) SL_MUST_CHECK;
 void sl_layout_close(struct sl_layout *layout);

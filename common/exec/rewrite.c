@@ -114,6 +114,22 @@ static void choose_act(struct rewrite *r, int act)
 	r->choice[act].absorbed = true;
 }
 
+/* Fuses a window along the depth with the convolution behind it, if that sees its output slice by slice. */
+static void choose_window(struct rewrite *r, int window)
+{
+	const struct sl_op *op = &r->part->op[window].op;
+	const int64_t height = op->in_shape[0].dim[1] / op->slices;
+	const int conv = r->ends[op->out].reader;
+	struct sl_exec_form form = {.pre = SL_PRE_WINDOW, .window = op, .window_din = r->part->op[window].din_want[0]};
+
+	if (op->u.window.back || !alike(r, window, conv) || !is_wide_conv(r, conv) ||
+	    r->part->op[conv].op.in_shape[0].dim[1] != height || !takes(r, conv, form))
+		return;
+	r->choice[conv].form = form;
+	r->choice[conv].pre = window;
+	r->choice[window].absorbed = true;
+}
+
 /* Fuses a batchnorm: the convolution in front computes its statistics, or does all of its work; if it does not do all,
  * the convolution behind applies them. */
 static void choose_norm(struct rewrite *r, int norm)
@@ -180,8 +196,9 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 	/* from: the op whose input is read; to: the op whose input's gradient is written */
 	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
 	const bool logits = c->form.pre == SL_PRE_LINEAR;
-	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT || logits ? &op[c->pre] : so;
-	const bool learns = logits ? to->learns : so->learns || c->form.pre || whole;
+	const bool in_place = c->form.pre == SL_PRE_WINDOW;
+	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT || in_place || logits ? &op[c->pre] : so;
+	const bool learns = logits ? to->learns : so->learns || (c->form.pre && !in_place) || whole;
 	struct sl_exec_node n = {
 		.op = i,
 		.pre = c->pre,
@@ -225,6 +242,8 @@ enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_s
 			choose_norm(&r, i);
 		else if (part->op[i].op.kind == SL_OP_ACT)
 			choose_act(&r, i);
+		else if (part->op[i].op.kind == SL_OP_WINDOW)
+			choose_window(&r, i);
 		else if (part->op[i].op.kind == SL_OP_XENT)
 			choose_loss(&r, i);
 	}

@@ -3,6 +3,7 @@
  * then go through memory (struct sl_exec_form). A batchnorm between two such convolutions is no node at all:
  * the preceding one computes its statistics, the following one applies them, and its output is never in memory. Nor is
  * a batchnorm a node if the preceding convolution does all of its work; then its input is never in memory.
+ * A window along the depth is no node if the convolution behind it reads its slices where they are.
  * A loss over many classes, such as the words of a vocabulary, is fused with the preceding linear layer. Their node
  * computes the logits of a block of rows at a time (exec_blocks.h).
  *

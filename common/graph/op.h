@@ -20,6 +20,7 @@
  * HARDSIGMOID, HARDSWISH  any → same                  –      (min(max(x/6 + 1/2, 0), 1), and x times that)
  * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own; also [S,F], [1,F])
  * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's; or along another axis)
+ * LEAKYRELU  any → x, or slope · x where x ≤ 0           –      (torch.nn.LeakyReLU)
  * ELU, SOFTPLUS  any → same                           –      (torch.nn.ELU(), torch.nn.Softplus())
  * MATH       any → same                               –      (e^x, log x, √x or 1/x: struct sl_math_attr)
  * PERMUTE    any → the same numbers in another order  –      (see struct sl_permute_attr)
@@ -129,6 +130,10 @@ struct sl_mse_attr {
 
 struct sl_scale_attr {
 	float by, plus;
+};
+
+struct sl_leaky_attr {
+	float slope;
 };
 
 struct sl_concat_attr {
@@ -247,6 +252,7 @@ union sl_op_attr {
 	struct sl_xent_attr xent;
 	struct sl_mse_attr mse;
 	struct sl_scale_attr scale;
+	struct sl_leaky_attr leaky;
 	struct sl_gelu_attr gelu;
 	struct sl_math_attr math;
 	struct sl_attention_attr attention;
@@ -332,7 +338,8 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 {
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
 	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
-	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS || kind == SL_OP_MATH;
+	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS || kind == SL_OP_MATH ||
+	       kind == SL_OP_LEAKYRELU;
 }
 
 /* Whether a RESAMPLE copies a contiguous range of its axis, without padding. */

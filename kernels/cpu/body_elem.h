@@ -134,6 +134,17 @@ static void widen(float *y, const uint16_t *x, int64_t n, bool f16)
 	}
 }
 
+static void leaky(float *y, const float *a, const float *x, float slope, int64_t n, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		const int l = left(n - i);
+		vf v = ldv(a + i, l);
+
+		v = choose_above(v, v * slope, ldv(x + i, l), 0.0f);
+		stv(y + i, add ? ldv(y + i, l) + v : v, l);
+	}
+}
+
 static void scale(float *y, const float *x, float by, float plus, int64_t n, bool add)
 {
 	for (int64_t i = 0; i < n; i += VL) {
@@ -297,25 +308,25 @@ ALWAYS vi beats(vf v, vf best)
 	return (v > best) | (v != v);
 }
 
-ALWAYS void window_max_lanes(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, int l)
+ALWAYS void window_max_lanes(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int l)
 {
 	vf best = set1(-INFINITY);
 
 	for (int64_t h = 0; h < high; h++)
 		for (int64_t w = 0; w < wide; w++) {
-			const vf v = ldv(x + h * row + w * c, l);
+			const vf v = ldv(x + h * row + w * ld, l);
 
 			best = where(beats(v, best), v, best);
 		}
 	stv(y, best, l);
 }
 
-static void window_max(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c)
+static void window_max(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c)
 {
-	FOR_REGISTERS(c, window_max_lanes(y + R, x + R, row, high, wide, c, L));
+	FOR_REGISTERS(c, window_max_lanes(y + R, x + R, row, ld, high, wide, L));
 }
 
-ALWAYS void window_max_back_lanes(float *dx, vf g, const float *x, int64_t row, int64_t high, int64_t wide, int c,
+ALWAYS void window_max_back_lanes(float *dx, vf g, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide,
 				  int l, bool add)
 {
 	vf best = set1(-INFINITY);
@@ -324,7 +335,7 @@ ALWAYS void window_max_back_lanes(float *dx, vf g, const float *x, int64_t row, 
 
 	for (int64_t h = 0; h < high; h++)
 		for (int64_t w = 0; w < wide; w++, i++) {
-			const vf v = ldv(x + h * row + w * c, l);
+			const vf v = ldv(x + h * row + w * ld, l);
 			const vi m = beats(v, best);
 
 			best = where(m, v, best);
@@ -333,20 +344,20 @@ ALWAYS void window_max_back_lanes(float *dx, vf g, const float *x, int64_t row, 
 	i = 0;
 	for (int64_t h = 0; h < high; h++)
 		for (int64_t w = 0; w < wide; w++, i++) {
-			float *to = dx + h * row + w * c;
+			float *to = dx + h * row + w * ld;
 			const vf before = add ? ldv(to, l) : (vf){0};
 
 			stv(to, where(first == i, before + g, before), l);
 		}
 }
 
-static void window_max_back(float *dx, const float *dy, const float *x, int64_t row, int64_t high, int64_t wide, int c,
-			    bool add)
+static void window_max_back(float *dx, const float *dy, const float *x, int64_t row, int64_t ld, int64_t high,
+			    int64_t wide, int c, bool add)
 {
-	FOR_REGISTERS(c, window_max_back_lanes(dx + R, ldv(dy + R, L), x + R, row, high, wide, c, L, add));
+	FOR_REGISTERS(c, window_max_back_lanes(dx + R, ldv(dy + R, L), x + R, row, ld, high, wide, L, add));
 }
 
-static void window_sum(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by)
+static void window_sum(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c, double by)
 {
 	for (int k = 0; k < c; k += VL) {
 		int l = left(c - k);
@@ -356,7 +367,7 @@ static void window_sum(float *y, const float *x, int64_t row, int64_t high, int6
 			vf s = {0};
 
 			for (int64_t w = 0; w < wide; w++)
-				s += ldv(x + h * row + w * c + k, l);
+				s += ldv(x + h * row + w * ld + k, l);
 			wide_add(&total, s);
 		}
 		stv(y + k, wide_scaled(&total, by), l);

@@ -1,7 +1,7 @@
 /* Fields of struct sl_cpu_simd, with the functions of the bodies. */
 .act_forward = act_forward,
-	.act_backward = act_backward, .sum = sum, .scale = scale, .dropout = dropout, .sgd = sgd, .adam = adam,
-	.row_sum = row_sum, .add_row = add_row, .window_sum = window_sum, .window_max = window_max,
+	.act_backward = act_backward, .sum = sum, .scale = scale, .leaky = leaky, .dropout = dropout, .sgd = sgd,
+	.adam = adam, .row_sum = row_sum, .add_row = add_row, .window_sum = window_sum, .window_max = window_max,
 	.window_max_back = window_max_back, .moments = moments, .bn_forward = bn_forward,
 	.bn_forward_stream = bn_forward_stream, .copy_row = copy_row, .widen = widen, .stream_end = stream_end,
 	.patches = patches, .bn_sums = bn_sums, .bn_backward = bn_backward, .dw_row = dw_row,

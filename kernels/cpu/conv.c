@@ -1,5 +1,7 @@
 #include "kernels/cpu/conv.h"
 
+enum { FEW_CHANNELS = 8 };
+
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
@@ -17,10 +19,26 @@ static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
 	return &sl_conv_dw;
 }
 
+/* Whether the kernel reads a window's slices where they are. Winograd's dX goes over as many slices as its y, and the
+ * gradient that a batchnorm behind it passes on is at hand for one slice at a time. Elsewhere dX is added up part by
+ * part, which takes longer than a window in memory if the parts have few channels. */
+static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_form form)
+{
+	const struct sl_op *window = form.window;
+
+	if (kernel == &sl_conv_wino)
+		return form.post == SL_POST_NONE && window->u.window.stride == 1 &&
+		       window->out_shape.dim[1] == window->in_shape[0].dim[1];
+	return form.post != SL_POST_WHOLE && (!form.window_din || window->in_shape[0].dim[3] >= FEW_CHANNELS) &&
+	       (kernel == &sl_conv_rows || kernel == &sl_conv_gemm);
+}
+
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
 	const struct sl_conv_kernel *kernel = kernel_of(op);
 
+	if (form.pre == SL_PRE_WINDOW)
+		return takes_window(kernel, form);
 	if (kernel == &sl_conv_dw || kernel == &sl_conv_group)
 		return form.pre == SL_PRE_NONE && form.post == SL_POST_NONE;
 	if (form.post == SL_POST_WHOLE)
@@ -32,9 +50,9 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_op *op = p->op;
 
-	p->sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(p->be, op)};
-	if (sl_conv_stem_takes(op)) {
-		size_t stem = sl_conv_stem.workspace_bytes(p->be, op);
+	p->sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(p->be, op, p->form.window)};
+	if (sl_conv_stem_takes(op) && p->form.pre != SL_PRE_WINDOW) {
+		size_t stem = sl_conv_stem.workspace_bytes(p->be, op, NULL);
 
 		p->sizes.workspace_bytes = stem > p->sizes.workspace_bytes ? stem : p->sizes.workspace_bytes;
 		p->sizes.saved_bytes = sl_conv_stem_saved_bytes(op);
@@ -50,12 +68,12 @@ static struct sl_conv_call call_of(const struct sl_op_call *call)
 	return (struct sl_conv_call){
 		.be = call->be,
 		.op = op,
-		.d = sl_conv_dims_of(op, x->shape.dim[0]),
+		.d = sl_conv_dims_of(op, call->form.window, x->shape.dim[0]),
 		.x = x->data,
 		.w = call->param[0],
 		.bias = op->u.conv.bias ? call->param[1] : NULL,
 		.training = call->training,
-		.pre = call->pre,
+		.pre = call->form.pre == SL_PRE_WINDOW ? NULL : call->pre,
 		.post = call->post,
 		.saved = call->saved,
 		.workspace = call->workspace,

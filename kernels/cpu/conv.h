@@ -8,10 +8,39 @@ struct sl_conv_dims {
 	int64_t n, h, w, c;      /* input */
 	int64_t out_h, out_w, o; /* output */
 	int kh, kw, stride, pad, dilation;
+	/* SL_PRE_WINDOW: x and dx are those of this WINDOW, volumes of `slices` slices of C / taps channels, and not
+	 * its output, volumes of n_out slices. Else NULL, 1, 1 and 1. */
+	const struct sl_window_attr *window;
+	int taps;
+	int64_t slices, n_out;
 };
 
-/* Dimensions for `rows` images. */
-struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows);
+/* Dimensions for `rows` images. window: the WINDOW in front that is read in place, or NULL. */
+struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, const struct sl_op *window, int64_t rows);
+
+/* The image of x that output image n reads as part i of its channels. -1: none, they are zeros. */
+static inline int64_t sl_conv_slice(const struct sl_conv_dims *d, int64_t n, int i)
+{
+	const struct sl_window_attr *a = d->window;
+	int64_t at;
+
+	if (a == NULL)
+		return n;
+	at = n % d->n_out * a->stride - a->pad + (int64_t)i * a->dilation;
+	return at < 0 || at >= d->slices ? -1 : n / d->n_out * d->slices + at;
+}
+
+/* The output image that reads image n of x as part i of its channels. -1: none. */
+static inline int64_t sl_conv_slice_back(const struct sl_conv_dims *d, int64_t n, int i)
+{
+	const struct sl_window_attr *a = d->window;
+	int64_t at;
+
+	if (a == NULL)
+		return n;
+	at = n % d->slices + a->pad - (int64_t)i * a->dilation;
+	return at < 0 || at % a->stride || at / a->stride >= d->n_out ? -1 : n / d->slices * d->n_out + at / a->stride;
+}
 
 /* The output rows of all images, cut into bands of about equal height (at most 28 rows). No band spans
  * two images. */
@@ -79,7 +108,7 @@ static inline bool sl_conv_is_pointwise(const struct sl_conv_attr *a)
 }
 
 struct sl_conv_kernel {
-	size_t (*workspace_bytes)(struct sl_backend *be, const struct sl_op *op);
+	size_t (*workspace_bytes)(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window);
 	void (*forward)(const struct sl_conv_call *call);
 	void (*backward)(const struct sl_conv_call *call);
 };

@@ -2,13 +2,20 @@
  * convolution. */
 #include "kernels/cpu/conv.h"
 
-struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, int64_t rows)
+struct sl_conv_dims sl_conv_dims_of(const struct sl_op *op, const struct sl_op *window, int64_t rows)
 {
 	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
 	const struct sl_conv_attr *a = &op->u.conv;
+	struct sl_conv_dims d = {rows,  in[1],     in[2],  in[3],       out[1], out[2], out[3], a->kh,
+				 a->kw, a->stride, a->pad, a->dilation, NULL,   1,      1,      1};
 
-	return (struct sl_conv_dims){rows,   in[1], in[2], in[3],     out[1], out[2],
-				     out[3], a->kh, a->kw, a->stride, a->pad, a->dilation};
+	if (window != NULL) {
+		d.window = &window->u.window;
+		d.taps = window->u.window.k;
+		d.slices = window->slices;
+		d.n_out = window->out_shape.dim[1] / in[1];
+	}
+	return d;
 }
 
 static int64_t most_channels(const struct sl_conv_dims *d)

@@ -71,15 +71,15 @@ static int64_t scratch_floats(const struct sl_conv_dims *d)
  * dilation far beyond the image's size. */
 bool sl_conv_dw_takes(const struct sl_op *op)
 {
-	const struct sl_conv_dims d = sl_conv_dims_of(op, 1);
+	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, 1);
 	const struct sum to = sum_of(&d, false), back = sum_of(&d, true);
 
 	return sl_op_is_depthwise(op) && sl_cpu_max(to.columns, back.columns) <= 4 * (d.w + d.out_w) + 256;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	const struct sl_conv_dims d = sl_conv_dims_of(op, 1);
+	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, 1);
 
 	return (size_t)(MAX_SPANS * part_floats(&d) + sl_cpu_threads(be) * scratch_floats(&d)) * sizeof(float);
 }

@@ -71,9 +71,9 @@ static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 	return j;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	struct sl_conv_dims d = sl_conv_dims_of(op, NULL, op->in_shape[0].dim[0]);
 	struct job j = job_of(&d, NULL);
 
 	return (size_t)(sl_cpu_line(9 * d.c) + MAX_SPANS * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +

@@ -4,7 +4,8 @@
  * A 1×1 convolution of stride 1 has P = X. Otherwise the patches of a block are copied out, and gradients are
  * scattered back image by image. dW is summed over spans of M, whose number depends on the shape alone, then
  * over the spans. If M has few blocks, their columns are divided as well: Y's in forward, those of dW and dX
- * in backward. */
+ * in backward. Behind a WINDOW that is read in place, a patch has the slices' channels side by side. For dX the
+ * weights of each part of the window are a matrix of their own. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
@@ -40,7 +41,8 @@ struct job {
 				   * see `gradient` */
 	int64_t ld_dy, ld_p;      /* row strides of what `gradient` and `patches` return */
 	struct sl_conv_bn bn;     /* a part per block */
-	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
+	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K], or of a window's first part [O, K/taps] */
+	int64_t w_apart;          /* floats from a part's packed weights to the next part's */
 	bool direct;              /* P = X */
 	bool turned;              /* dWᵀ = PᵀdY is summed: its columns fill whole registers better */
 };
@@ -116,7 +118,7 @@ static void divide(struct job *j, bool backward)
 
 static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, bool backward, float *workspace)
 {
-	struct job j = {.d = *d, .direct = sl_conv_is_pointwise(&op->u.conv)};
+	struct job j = {.d = *d, .direct = sl_conv_is_pointwise(&op->u.conv) && d->window == NULL};
 
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
@@ -131,9 +133,17 @@ static int64_t blocks_of(const struct job *j)
 	return sl_cpu_blocks(j->m, j->block_rows);
 }
 
+static int64_t part_packed_floats(const struct job *j)
+{
+	return sl_cpu_line(sl_gemm_packed_floats(j->d.o, j->k / j->d.taps));
+}
+
+/* With a window also the weights of one part, before they are packed. */
 static int64_t packed_floats(const struct job *j)
 {
-	return sl_cpu_line(sl_cpu_max(sl_gemm_packed_floats(j->k, j->d.o), sl_gemm_packed_floats(j->d.o, j->k)));
+	const int64_t parts = j->d.taps * part_packed_floats(j) + (j->d.window ? j->d.o * j->k / j->d.taps : 0);
+
+	return sl_cpu_line(sl_cpu_max(sl_gemm_packed_floats(j->k, j->d.o), parts));
 }
 
 static int64_t dy_floats(const struct job *j)
@@ -141,9 +151,9 @@ static int64_t dy_floats(const struct job *j)
 	return j->direct ? sl_cpu_line(sl_cpu_min(j->m, FEW_BLOCKS * many_rows(j)) * padded(j->d.o)) : 0;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	struct sl_conv_dims d = sl_conv_dims_of(op, window, op->in_shape[0].dim[0]);
 	struct job j = job_of(op, &d, true, NULL);
 
 	return (size_t)(most_spans(&j) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) + packed_floats(&j) +
@@ -166,6 +176,30 @@ static bool is_turned(const struct job *j, const struct sl_cpu_simd *simd)
 	       outer_cost(simd, j->k, j->d.o) < outer_cost(simd, j->d.o, j->k);
 }
 
+static struct sl_gemm_weights part_weights(const struct job *j, int part)
+{
+	struct sl_gemm_weights w = j->w;
+
+	w.packed += part * j->w_apart;
+	return w;
+}
+
+static void pack_back(struct job *j, float *packed)
+{
+	const struct sl_conv_call *call = j->call;
+	const int64_t o = j->d.o, taps = j->d.taps, k = j->k / taps, c = j->d.c / taps;
+	float *part = packed + taps * part_packed_floats(j);
+
+	j->w_apart = part_packed_floats(j);
+	if (j->d.window == NULL)
+		j->w = sl_gemm_pack(call->be, packed, call->w, o, k, k, 1);
+	for (int64_t i = taps - 1; i >= 0 && j->d.window != NULL; i--) {
+		for (int64_t m = 0; m < o * k / c; m++)
+			memcpy(part + m * c, call->w + (m * taps + i) * c, (size_t)c * sizeof *part);
+		j->w = sl_gemm_pack(call->be, packed + i * j->w_apart, part, o, k, k, 1);
+	}
+}
+
 static struct job open_job(const struct sl_conv_call *call, bool backward)
 {
 	struct job j = job_of(call->op, &call->d, backward, call->workspace);
@@ -182,13 +216,15 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	}
 	if (backward && j.groups > 1)
 		j.ld_p = padded(j.k);
-	j.w = backward ? sl_gemm_pack(call->be, packed, call->w, j.d.o, j.k, j.k, 1)
-		       : sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
+	if (backward)
+		pack_back(&j, packed);
+	else
+		j.w = sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
 	return j;
 }
 
-/* Taps of a window's row that are contiguous in x: all, or one with dilation. Those that lie in the image are
- * [from, to), and the first of these is at `at`. */
+/* Taps of a kernel's row that are contiguous in x: all, or one with dilation. Those that lie in the image are
+ * [from, to), and the first of these is pixel `at` of the image. */
 struct run {
 	int64_t at, from, to;
 };
@@ -201,42 +237,63 @@ static int run_taps(const struct sl_conv_dims *d)
 /* The run from tap (kh, kw) of output pixel m on. */
 static struct run run_at(const struct sl_conv_dims *d, int64_t m, int kh, int kw)
 {
-	const int64_t ow = m % d->out_w, oh = m / d->out_w % d->out_h, n = m / d->out_w / d->out_h;
+	const int64_t ow = m % d->out_w, oh = m / d->out_w % d->out_h;
 	const int64_t h = oh * d->stride - d->pad + (int64_t)kh * d->dilation;
 	const int64_t w = ow * d->stride - d->pad + (int64_t)kw * d->dilation;
 	const int64_t from = sl_cpu_max(0, -w), to = sl_cpu_min(run_taps(d), d->w - w);
 
 	if (h < 0 || h >= d->h || to <= from)
 		return (struct run){0};
-	return (struct run){((n * d->h + h) * d->w + w + from) * d->c, from, to};
+	return (struct run){h * d->w + w + from, from, to};
+}
+
+/* Copies the pixels of a run from the slices of output image n. */
+static void copy_slices(const struct job *j, float *p, const struct run *r, int64_t n)
+{
+	const struct sl_conv_dims *d = &j->d;
+	const int64_t c = d->c / d->taps;
+
+	for (int i = 0; i < d->taps; i++, p += c) {
+		const int64_t slice = sl_conv_slice(d, n, i), some = d->window ? 1 : r->to - r->from;
+		const float *x = j->call->x + (slice * d->h * d->w + r->at) * c;
+
+		for (int64_t t = 0; t < r->to - r->from; t += some)
+			if (slice < 0)
+				memset(p + t * d->c, 0, (size_t)c * sizeof(float));
+			else
+				memcpy(p + t * d->c, x + t * c, (size_t)(some * c) * sizeof(float));
+	}
 }
 
 /* Copies one patch, zero outside the image. */
 static void copy_patch(const struct job *j, float *p, int64_t m)
 {
 	const struct sl_conv_dims *d = &j->d;
+	const int64_t n = m / d->out_w / d->out_h;
 	const int taps = run_taps(d);
 
 	for (int t = 0; t < d->kh * d->kw; t += taps, p += taps * d->c) {
 		const struct run r = run_at(d, m, t / d->kw, t % d->kw);
 
 		memset(p, 0, (size_t)(r.from * d->c) * sizeof(float));
-		memcpy(p + r.from * d->c, j->call->x + r.at, (size_t)((r.to - r.from) * d->c) * sizeof(float));
+		copy_slices(j, p + r.from * d->c, &r, n);
 		memset(p + r.to * d->c, 0, (size_t)((taps - r.to) * d->c) * sizeof(float));
 	}
 }
 
-static void scatter_patch(const struct job *j, const float *p, int64_t m)
+/* Adds the gradient of a patch, or of its part of a window's slice, to the image dx. */
+static void scatter_patch(const struct job *j, float *dx, const float *p, int64_t m)
 {
 	const struct sl_conv_dims *d = &j->d;
+	const int64_t c = d->c / d->taps;
 	const int taps = run_taps(d);
 
-	for (int t = 0; t < d->kh * d->kw; t += taps, p += taps * d->c) {
+	for (int t = 0; t < d->kh * d->kw; t += taps, p += taps * c) {
 		const struct run r = run_at(d, m, t / d->kw, t % d->kw);
-		float *dx = j->call->dx + r.at;
+		float *to = dx + r.at * c;
 
 		if (r.to > r.from)
-			sl_cpu_simd_of(j->call->be)->sum(dx, dx, p + r.from * d->c, (r.to - r.from) * d->c);
+			sl_cpu_simd_of(j->call->be)->sum(to, to, p + r.from * c, (r.to - r.from) * c);
 	}
 }
 
@@ -456,25 +513,31 @@ static void backward_task(void *arg, int64_t task, struct sl_pool_step *s)
 	}
 }
 
+/* dX of image n. A slice of a window gets the parts of the output images that read it, in their order. */
 static void data_image(void *arg, int64_t n, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
-	int64_t plane = d->out_h * d->out_w, image = d->h * d->w * d->c;
-	float *dp = j->scratch + s->worker * worker_floats(j);
+	const int64_t plane = d->out_h * d->out_w, image = d->h * d->w * d->c / d->taps, k = j->k / d->taps;
+	float *dp = j->scratch + s->worker * worker_floats(j), *dx = j->call->dx + n * image;
 
 	if (!j->call->add && s->at == 0)
-		memset(j->call->dx + n * image, 0, (size_t)image * sizeof(float));
-	for (int64_t m = n * plane + s->at; m < (n + 1) * plane;) {
-		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
+		memset(dx, 0, (size_t)image * sizeof(float));
+	for (int64_t at = s->at; at < d->taps * plane;) {
+		const int part = d->taps - 1 - (int)(at / plane);
+		const int64_t out = sl_conv_slice_back(d, n, part), m = out * plane + at % plane;
+		const int64_t rows = out < 0 ? plane : sl_cpu_min(j->block_rows, plane - at % plane);
+		const struct sl_gemm_weights w = part_weights(j, part);
 
-		const float *dy = gradient(j, m, rows, s->worker);
+		if (out >= 0) {
+			const float *dy = gradient(j, m, rows, s->worker);
 
-		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, j->ld_dy, rows, false, &(struct sl_prefetch){0});
-		for (int64_t r = 0; r < rows; r++)
-			scatter_patch(j, dp + r * j->k, m + r);
-		m += rows;
-		if (sl_pool_stop(s, m - n * plane))
+			sl_gemm_rows(&w, dp, k, &dy, 1, j->ld_dy, rows, false, &(struct sl_prefetch){0});
+			for (int64_t r = 0; r < rows; r++)
+				scatter_patch(j, dx, dp + r * k, m + r);
+		}
+		at += rows;
+		if (at < d->taps * plane && sl_pool_stop(s, at))
 			return;
 	}
 }
@@ -506,7 +569,7 @@ static void backward(const struct sl_conv_call *call)
 	if (call->dbias != NULL)
 		sl_cpu_reduce(be, call->dbias, j.part + sl_cpu_line(j.d.o * j.k), j.d.o, part_floats(&j), j.spans);
 	if (!j.direct && call->dx != NULL)
-		sl_pool_run_long(be->pool, j.d.n, data_image, &j);
+		sl_pool_run_long(be->pool, j.d.n / j.d.n_out * j.d.slices, data_image, &j);
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), true);
 }
 

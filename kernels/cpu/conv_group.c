@@ -141,9 +141,9 @@ static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, s
 	return j;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	const struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, op->in_shape[0].dim[0]);
 	const struct job j = job_of(op, &d, be, NULL);
 
 	return (size_t)(most_spans(&j) * part_floats(&j) + j.bundles * j.products * packed_floats(&j) +

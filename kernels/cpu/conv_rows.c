@@ -51,14 +51,14 @@ static struct job job_of(const struct sl_conv_dims *d, float *workspace)
 	return j;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	struct sl_conv_dims d = sl_conv_dims_of(op, window, op->in_shape[0].dim[0]);
 	struct job j = job_of(&d, NULL);
 	int64_t own = (most_spans(&j) + 1) * part_floats(&j) + sl_cpu_threads(be) * worker_floats(&j) +
 		      sl_gemm_packed_floats(j.k, d.o) + sl_conv_bn_floats(&d, j.bands.all);
 
-	return (size_t)sl_cpu_max(own * (int64_t)sizeof(float), (int64_t)sl_conv_gemm.workspace_bytes(be, op));
+	return (size_t)sl_cpu_max(own * (int64_t)sizeof(float), (int64_t)sl_conv_gemm.workspace_bytes(be, op, window));
 }
 
 static struct job open_job(const struct sl_conv_call *call, bool backward)
@@ -195,7 +195,7 @@ static void backward(const struct sl_conv_call *call)
 static bool rows_are_short(const struct sl_op *op)
 {
 	enum { CACHED_FLOATS = 1 << 18, LONG_ROW = 28 };
-	const struct sl_conv_dims d = sl_conv_dims_of(op, 1);
+	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, 1);
 
 	return (int64_t)d.kh * d.kw * d.c * d.o > CACHED_FLOATS && d.out_w < LONG_ROW;
 }

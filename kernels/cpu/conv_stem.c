@@ -97,9 +97,9 @@ static struct job job_of(struct sl_backend *be, const struct sl_conv_dims *d, fl
 	return j;
 }
 
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	struct sl_conv_dims d = sl_conv_dims_of(op, NULL, op->in_shape[0].dim[0]);
 	struct job j = job_of(be, &d, NULL);
 
 	return (size_t)(2 * MAX_SPANS * part_count(&j) + sl_cpu_threads(be) * worker_floats(&j) +

@@ -5,6 +5,9 @@
  *   dX        the same, from dy, with the weights rotated by 180°
  *   dW        dU = Σ over tiles of (A·dy·Aᵀ)ᵀ·V   dw = Gᵀ·dU·G
  *
+ * Behind a WINDOW that is read in place, V of a tile has the k slices' channels side by side. Then dX is made from k
+ * slices of dy, with k·O channels.
+ *
  * Inputs are 6×6. Each of the 36 places of this domain is one matrix product, [tiles, C]·[C, O] or its counterpart.
  * Tiles are numbered by rows of tiles through all images. A block is some of these rows, so that its output is
  * contiguous. The shape alone determines how the work is divided, not the number of threads. */
@@ -39,7 +42,8 @@ static int64_t gradient_floats(const struct sl_wino_job *j)
 
 int64_t sl_wino_worker_floats(const struct sl_wino_job *j)
 {
-	const int64_t block = SL_WINO_PLACES * (place_floats(j, j->d.c) + place_floats(j, j->d.o));
+	const int64_t block =
+		SL_WINO_PLACES * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)));
 
 	return sl_cpu_max(block, sl_wino_round_worker_floats(j)) + sl_cpu_line(gradient_floats(j));
 }
@@ -58,9 +62,9 @@ static int64_t most_spans(const struct sl_wino_job *j)
 
 int64_t sl_wino_matrix_floats(const struct sl_wino_job *j)
 {
-	const int64_t c = j->d.c, o = j->d.o;
+	const int64_t c = j->d.c, o = j->d.o, taps = j->d.taps;
 
-	return sl_wino_apart(sl_cpu_max(sl_gemm_packed_floats(c, o), sl_gemm_packed_floats(o, c)));
+	return sl_wino_apart(sl_cpu_max(sl_gemm_packed_floats(c, o), sl_gemm_packed_floats(taps * o, c / taps)));
 }
 
 static int64_t packed_floats(const struct sl_wino_job *j)
@@ -109,9 +113,9 @@ static int64_t zero_floats(const struct sl_wino_job *j)
 }
 
 /* For the largest chunk: fewer images never need more of any part. */
-static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
+static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, const struct sl_op *window)
 {
-	const struct sl_conv_dims d = sl_conv_dims_of(op, op->in_shape[0].dim[0]);
+	const struct sl_conv_dims d = sl_conv_dims_of(op, window, op->in_shape[0].dim[0]);
 	const struct sl_wino_job j = job_of(sl_cpu_simd_of(be), &d);
 
 	return (size_t)(most_spans(&j) * part_floats(&j) + bias_floats(&j) + sl_wino_round_floats(&j) +
@@ -148,7 +152,10 @@ static void pack_panel(void *arg, int64_t index, int worker)
 
 static struct sl_wino_pass open_pass(const struct sl_wino_job *j, bool back)
 {
-	struct sl_wino_pass p = {.j = j, .in = back ? j->d.o : j->d.c, .out = back ? j->d.c : j->d.o, .back = back};
+	struct sl_wino_pass p = {.j = j,
+				 .in = back ? j->d.taps * j->d.o : j->d.c,
+				 .out = back ? j->d.c / j->d.taps : j->d.o,
+				 .back = back};
 
 	for (int i = 0; i < SL_WINO_PLACES && !j->whole; i++)
 		p.u[i] =
@@ -191,11 +198,11 @@ static void pass_block(void *arg, int64_t block, int worker)
 	const int64_t row = block * j->block_rows, count = sl_cpu_min(j->block_rows, j->rows - row);
 	const int64_t in = place_floats(j, p->in), out = place_floats(j, p->out);
 	float *v = j->scratch + worker * sl_wino_worker_floats(j), *m = v + SL_WINO_PLACES * in;
-	struct sl_wino_pixels from = {j->call->x, p->in};
+	struct sl_wino_pixels from = {j->call->x, p->in / j->d.taps};
 
 	if (p->back)
 		from = sl_wino_gradient(j, row, count, 1, m + SL_WINO_PLACES * out);
-	sl_wino_in(j, &from, row, count, v, in);
+	sl_wino_in(j, &from, p->back, row, count, v, in);
 	products(p, v, m, count * j->tiles_w);
 	sl_wino_out(p, row, count, m, p->out + SL_WINO_PAD, out, 0, p->out);
 	if (has_statistics(p))
@@ -243,7 +250,7 @@ static void weight_task(void *arg, int64_t span, struct sl_pool_step *s)
 	const int64_t end = sl_cpu_min(j->rows, begin + j->span_blocks * j->block_rows);
 	float *du = j->part + span * part_floats(j), *db = j->bias + span * sl_cpu_line(o);
 	float *v = j->scratch + s->worker * sl_wino_worker_floats(j), *m = v + SL_WINO_PLACES * place_v;
-	const struct sl_wino_pixels x = {j->call->x, c};
+	const struct sl_wino_pixels x = {j->call->x, c / j->d.taps};
 
 	if (s->at == 0) {
 		memset(du, 0, (size_t)part_floats(j) * sizeof(float));
@@ -253,7 +260,7 @@ static void weight_task(void *arg, int64_t span, struct sl_pool_step *s)
 		const int64_t count = sl_cpu_min(j->block_rows, end - row);
 		const struct sl_wino_pixels dy = sl_wino_gradient(j, row, count, 0, m + SL_WINO_PLACES * place_m);
 
-		sl_wino_in(j, &x, row, count, v, place_v);
+		sl_wino_in(j, &x, false, row, count, v, place_v);
 		sl_wino_grad(j, &dy, row, count, m, place_m);
 		for (int i = 0; i < SL_WINO_PLACES; i++)
 			j->simd->gemm_outer(du + i * place_u, c, m + i * place_m, o + SL_WINO_PAD, o, v + i * place_v,

@@ -80,9 +80,21 @@ void sl_wino_weights(const struct sl_wino_pass *pass, const struct sl_wino_panel
 		     float *to, int64_t place);
 /* The first row of pixels of a row of tiles, counted through all images. */
 int64_t sl_wino_first_row(const struct sl_wino_job *job, int64_t tile_row);
-/* V of `count` rows of tiles of x, and its counterpart of dy. */
-void sl_wino_in(const struct sl_wino_job *job, const struct sl_wino_pixels *x, int64_t row, int64_t count, float *v,
-		int64_t place);
+/* Channels that V and M of both directions have at most, a pixel. */
+static inline int64_t sl_wino_most_in(const struct sl_wino_job *j)
+{
+	return sl_cpu_max(j->d.c, j->d.taps * j->d.o);
+}
+
+static inline int64_t sl_wino_most_out(const struct sl_wino_job *j)
+{
+	return sl_cpu_max(j->d.c / j->d.taps, j->d.o);
+}
+
+/* V of `count` rows of tiles of x or, `back`, of dy, with the slices of a window side by side; and dy's counterpart for
+ * dW. */
+void sl_wino_in(const struct sl_wino_job *job, const struct sl_wino_pixels *x, bool back, int64_t row, int64_t count,
+		float *v, int64_t place);
 void sl_wino_grad(const struct sl_wino_job *job, const struct sl_wino_pixels *dy, int64_t row, int64_t count, float *m,
 		  int64_t place);
 /* Channels at … at + n − 1 of the outputs of rows of tiles, from M with rows of ldm floats. */

@@ -32,7 +32,9 @@ static int64_t panel_place(const struct sl_wino_job *j)
 
 int64_t sl_wino_round_floats(const struct sl_wino_job *j)
 {
-	return j->large_dw ? SL_WINO_PLACES * (place_floats(j, j->d.c) + place_floats(j, j->d.o)) : 0;
+	return j->large_dw
+		       ? SL_WINO_PLACES * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)))
+		       : 0;
 }
 
 int64_t sl_wino_round_worker_floats(const struct sl_wino_job *j)
@@ -51,10 +53,11 @@ static void round_in(void *arg, int64_t at, int worker)
 	const struct sl_wino_pass *p = r->p;
 	const int64_t row = r->row + at;
 	float *memory = j->scratch + worker * sl_wino_worker_floats(j);
-	const struct sl_wino_pixels from =
-		p->back ? sl_wino_gradient(j, row, 1, 1, memory) : (struct sl_wino_pixels){j->call->x, p->in};
+	const struct sl_wino_pixels from = p->back ? sl_wino_gradient(j, row, 1, 1, memory)
+						   : (struct sl_wino_pixels){j->call->x, p->in / j->d.taps};
 
-	sl_wino_in(j, &from, row, 1, j->round + at * j->tiles_w * (p->in + SL_WINO_PAD), place_floats(j, p->in));
+	sl_wino_in(j, &from, p->back, row, 1, j->round + at * j->tiles_w * (p->in + SL_WINO_PAD),
+		   place_floats(j, p->in));
 }
 
 static void round_product(void *arg, int64_t place, int worker)
@@ -146,9 +149,9 @@ static void round_gradient(void *arg, int64_t at, int worker)
 	const int64_t c = j->d.c, o = j->d.o, row = r->row + at;
 	float *memory = j->scratch + worker * sl_wino_worker_floats(j), *v = j->round;
 	float *m = v + SL_WINO_PLACES * place_floats(j, c), *db = j->bias + row * sl_cpu_line(o);
-	const struct sl_wino_pixels x = {j->call->x, c}, dy = sl_wino_gradient(j, row, 1, 0, memory);
+	const struct sl_wino_pixels x = {j->call->x, c / j->d.taps}, dy = sl_wino_gradient(j, row, 1, 0, memory);
 
-	sl_wino_in(j, &x, row, 1, v + at * j->tiles_w * (c + SL_WINO_PAD), place_floats(j, c));
+	sl_wino_in(j, &x, false, row, 1, v + at * j->tiles_w * (c + SL_WINO_PAD), place_floats(j, c));
 	sl_wino_grad(j, &dy, row, 1, m + at * j->tiles_w * (o + SL_WINO_PAD), place_floats(j, o));
 	if (j->call->dbias == NULL)
 		return;

@@ -32,17 +32,19 @@ static void weights_forward(const struct sl_wino_pass *p, const struct sl_wino_p
 	}
 }
 
-/* The same for dX, U [O, C]. */
+/* The same for dX, U [O, C]; with taps along the depth [taps·O, C / taps]. */
 static void weights_back(const struct sl_wino_pass *p, const struct sl_wino_panel *a, int64_t k, int64_t deep,
 			 float *to, int64_t place)
 {
 	const struct sl_wino_job *j = p->j;
-	const int64_t n = a->n, width = a->width;
+	const int64_t n = a->n, width = a->width, c = j->d.c;
 
-	for (int64_t o = k; o < k + deep; o++, to += width) {
-		j->simd->wino_weights(to, place, j->call->w + o * 9 * j->d.c + a->at, j->d.c, (int)n, true);
-		for (int i = 0; i < SL_WINO_PLACES && n < width; i++)
-			memset(to + i * place + n, 0, (size_t)(width - n) * sizeof(float));
+	for (int64_t i = k; i < k + deep; i++, to += width) {
+		const int64_t o = i % j->d.o, part = i / j->d.o * p->out;
+
+		j->simd->wino_weights(to, place, j->call->w + o * 9 * c + part + a->at, c, (int)n, true);
+		for (int m = 0; m < SL_WINO_PLACES && n < width; m++)
+			memset(to + m * place + n, 0, (size_t)(width - n) * sizeof(float));
 	}
 }
 
@@ -59,12 +61,12 @@ int64_t sl_wino_first_row(const struct sl_wino_job *j, int64_t tile_row)
 	return tile_row / j->tiles_h * j->d.h + tile_row % j->tiles_h * SL_WINO_OUT;
 }
 
-/* Pointers to size × size pixels of image n from (h, w) on; outside the image to zeros. */
+/* Pointers to size × size pixels of image n from (h, w) on; outside the image, and of image -1, to zeros. */
 static void point(const struct sl_wino_job *j, const struct sl_wino_pixels *from, int64_t n, int64_t h, int64_t w,
 		  int size, const float **to)
 {
 	for (int a = 0; a < size; a++) {
-		const bool outside = h + a < 0 || h + a >= j->d.h;
+		const bool outside = n < 0 || h + a < 0 || h + a >= j->d.h;
 		const float *row = from->base + ((n * j->d.h + h + a) * j->d.w + w) * from->c;
 
 		for (int b = 0; b < size; b++)
@@ -72,16 +74,19 @@ static void point(const struct sl_wino_job *j, const struct sl_wino_pixels *from
 	}
 }
 
-void sl_wino_in(const struct sl_wino_job *j, const struct sl_wino_pixels *x, int64_t row, int64_t count, float *v,
-		int64_t place)
+void sl_wino_in(const struct sl_wino_job *j, const struct sl_wino_pixels *x, bool back, int64_t row, int64_t count,
+		float *v, int64_t place)
 {
 	const float *d[SL_WINO_PLACES];
 
 	for (int64_t r = row; r < row + count; r++) {
-		for (int64_t t = 0; t < j->tiles_w; t++, v += x->c + SL_WINO_PAD) {
-			point(j, x, r / j->tiles_h, r % j->tiles_h * SL_WINO_OUT - 1, SL_WINO_OUT * t - 1, SL_WINO_SIDE,
-			      d);
-			j->simd->wino_in(v, place, d, (int)x->c);
+		for (int64_t t = 0; t < j->tiles_w; t++, v += SL_WINO_PAD) {
+			for (int i = 0; i < j->d.taps; i++, v += x->c) {
+				const int64_t n = (back ? sl_conv_slice_back : sl_conv_slice)(&j->d, r / j->tiles_h, i);
+
+				point(j, x, n, r % j->tiles_h * SL_WINO_OUT - 1, SL_WINO_OUT * t - 1, SL_WINO_SIDE, d);
+				j->simd->wino_in(v, place, d, (int)x->c);
+			}
 		}
 	}
 }

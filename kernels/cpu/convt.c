@@ -37,14 +37,14 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	p->state = adjoint;
 	p->sizes = (struct sl_op_sizes){
 		.workspace_bytes =
-			sl_conv_gemm.workspace_bytes(p->be, adjoint) + LINE_BYTES + (size_t)own * sizeof(float),
+			sl_conv_gemm.workspace_bytes(p->be, adjoint, NULL) + LINE_BYTES + (size_t)own * sizeof(float),
 	};
 	return SL_OK;
 }
 
 static float *own_workspace(const struct sl_op_call *call)
 {
-	size_t theirs = sl_conv_gemm.workspace_bytes(call->be, call->state) + LINE_BYTES - 1;
+	size_t theirs = sl_conv_gemm.workspace_bytes(call->be, call->state, NULL) + LINE_BYTES - 1;
 
 	return (float *)(void *)((char *)call->workspace + theirs / LINE_BYTES * LINE_BYTES);
 }
@@ -56,7 +56,7 @@ static struct sl_conv_call call_of(const struct sl_op_call *call, int64_t rows)
 	return (struct sl_conv_call){
 		.be = call->be,
 		.op = adjoint,
-		.d = sl_conv_dims_of(adjoint, rows),
+		.d = sl_conv_dims_of(adjoint, NULL, rows),
 		.w = call->param[0],
 		.training = call->training,
 		.workspace = call->workspace,

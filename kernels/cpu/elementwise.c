@@ -133,20 +133,30 @@ static void scale_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	j->simd->scale(j->out + at, j->a + at, j->by, j->plus, count_in(j, at), j->add);
+	if (j->b)
+		j->simd->leaky(j->out + at, j->a + at, j->b + at, j->by, count_in(j, at), j->add);
+	else
+		j->simd->scale(j->out + at, j->a + at, j->by, j->plus, count_in(j, at), j->add);
 }
 
-/* Forward and backward are the same product. */
+/* Forward and backward are the same product. LEAKYRELU's is with 1 where its input is positive. */
 static void scale(const struct sl_op_call *call, struct io io, float plus)
 {
+	const bool leaky = call->op->kind == SL_OP_LEAKYRELU;
+
 	run(call, scale_block,
-	    &(struct job){
-		    .n = io.n, .out = io.out, .a = io.x, .by = call->op->u.scale.by, .plus = plus, .add = io.add});
+	    &(struct job){.n = io.n,
+			  .out = io.out,
+			  .a = io.x,
+			  .b = leaky ? call->in[0].data : NULL,
+			  .by = leaky ? call->op->u.leaky.slope : call->op->u.scale.by,
+			  .plus = plus,
+			  .add = io.add});
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	scale(call, io_forward(call), call->op->u.scale.plus);
+	scale(call, io_forward(call), call->op->kind == SL_OP_LEAKYRELU ? 0 : call->op->u.scale.plus);
 	return SL_OK;
 }
 

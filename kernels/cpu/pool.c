@@ -1,18 +1,23 @@
 /* Max and average pooling. An image is one block of work, with some windows a step; channels are the
- * innermost loop. Max pooling finds its maxima again in backward: the first one of a window in row order
- * takes the gradient, as in PyTorch. */
+ * innermost loop. A single window of a large image, as a volume is, is divided into blocks of channels. Max pooling
+ * finds its maxima again in backward: the first one of a window in row order takes the gradient, as in PyTorch. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
-enum { CALL = 16 }; /* overhead of a window, in elements */
+enum {
+	CALL = 16,     /* overhead of a window, in elements */
+	CHANNELS = 32, /* of a block, if there are several */
+	LARGE = 8 * SL_CPU_BLOCK
+};
 
 struct job {
 	const struct sl_cpu_simd *simd;
 	int64_t h, w, c, out_h, out_w;
 	int64_t k_h, k_w;
 	int stride, pad;
-	int64_t step; /* windows */
+	int64_t step;            /* windows */
+	int64_t blocks, block_c; /* of an image; channels of a block */
 	const float *x, *dy;
 	float *out; /* y or dx */
 	bool add;
@@ -25,7 +30,12 @@ static struct job job_of(const struct sl_op_call *call)
 	bool whole = op->u.pool.k == 0;
 	int64_t k_h = whole ? in[1] : op->u.pool.k, k_w = whole ? in[2] : op->u.pool.k;
 
+	const bool divides = whole && in[1] * in[2] * in[3] > LARGE;
+	const int64_t block_c = divides ? CHANNELS : in[3];
+
 	return (struct job){
+		.blocks = sl_cpu_blocks(in[3], block_c),
+		.block_c = block_c,
 		.simd = sl_cpu_simd_of(call->be),
 		.h = in[1],
 		.w = in[2],
@@ -42,14 +52,15 @@ static struct job job_of(const struct sl_op_call *call)
 
 struct window {
 	int64_t h0, h1, w0, w1; /* the part of the window that lies in the image */
+	int c;                  /* the block's channels */
 };
 
-static struct window window_at(const struct job *j, int64_t oh, int64_t ow)
+static struct window window_at(const struct job *j, int64_t oh, int64_t ow, int64_t c)
 {
 	int64_t h = oh * j->stride - j->pad, w = ow * j->stride - j->pad;
 
 	return (struct window){sl_cpu_max(0, h), sl_cpu_min(j->h, h + j->k_h), sl_cpu_max(0, w),
-			       sl_cpu_min(j->w, w + j->k_w)};
+			       sl_cpu_min(j->w, w + j->k_w), (int)c};
 }
 
 static enum sl_err pool(const struct sl_op_call *call, sl_pool_long_fn *image)
@@ -58,7 +69,7 @@ static enum sl_err pool(const struct sl_op_call *call, sl_pool_long_fn *image)
 
 	j.x = call->in[0].data;
 	j.out = call->out.data;
-	sl_pool_run_long(call->be->pool, call->in[0].shape.dim[0], image, &j);
+	sl_pool_run_long(call->be->pool, call->in[0].shape.dim[0] * j.blocks, image, &j);
 	return SL_OK;
 }
 
@@ -72,24 +83,26 @@ static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_long_fn *ima
 	j.dy = call->dout.data;
 	j.out = call->din[0].data;
 	j.add = call->din_add[0];
-	sl_pool_run_long(call->be->pool, call->dout.shape.dim[0], image, &j);
+	sl_pool_run_long(call->be->pool, call->dout.shape.dim[0] * j.blocks, image, &j);
 	return SL_OK;
 }
 
 /* Processes one window of an image: writes all of its y, or adds its share to dx. */
 typedef void window_fn(const struct job *j, const float *x, float *out, const float *dy, struct window v);
 
-/* Runs fn for the windows of image n, in order. */
-static void windows(const struct job *j, int64_t n, struct sl_pool_step *s, window_fn *fn)
+/* Runs fn for the windows of an image's block, in order. */
+static void windows(const struct job *j, int64_t block, struct sl_pool_step *s, window_fn *fn)
 {
-	const int64_t in = j->h * j->w * j->c, outs = j->out_h * j->out_w;
-	const float *x = j->x != NULL ? j->x + n * in : NULL, *dy = j->dy != NULL ? j->dy + n * outs * j->c : NULL;
-	float *out = j->out + n * (dy != NULL ? in : outs * j->c);
+	const int64_t in = j->h * j->w * j->c, outs = j->out_h * j->out_w, n = block / j->blocks;
+	const int64_t first = block % j->blocks * j->block_c, c = sl_cpu_min(j->block_c, j->c - first);
+	const float *x = j->x != NULL ? j->x + n * in + first : NULL;
+	const float *dy = j->dy != NULL ? j->dy + n * outs * j->c + first : NULL;
+	float *out = j->out + n * (dy != NULL ? in : outs * j->c) + first;
 
 	for (int64_t at = s->at, oh = at / j->out_w, ow = at % j->out_w; at < outs;) {
 		for (const int64_t end = sl_cpu_min(outs, at + j->step); at < end; at++) {
 			fn(j, x, dy != NULL ? out : out + at * j->c, dy != NULL ? dy + at * j->c : NULL,
-			   window_at(j, oh, ow));
+			   window_at(j, oh, ow, c));
 			if (++ow == j->out_w) {
 				ow = 0;
 				oh++;
@@ -102,7 +115,7 @@ static void windows(const struct job *j, int64_t n, struct sl_pool_step *s, wind
 
 static void average_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c,
+	j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, j->c, v.h1 - v.h0, v.w1 - v.w0, v.c,
 			    1.0 / (double)(j->k_h * j->k_w));
 }
 
@@ -128,7 +141,7 @@ static void average_back_window(const struct job *j, const float *x, float *dx, 
 
 	for (int64_t h = v.h0; h < v.h1; h++)
 		for (int64_t w = v.w0; w < v.w1; w++)
-			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, 0, j->c, j->add || !is_whole(j));
+			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, 0, v.c, j->add || !is_whole(j));
 }
 
 static void clear_image(const struct job *j, int64_t n)
@@ -152,7 +165,7 @@ static enum sl_err average_backward(const struct sl_op_call *call)
 
 static void max_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	j->simd->window_max(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c);
+	j->simd->window_max(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, j->c, v.h1 - v.h0, v.w1 - v.w0, v.c);
 }
 
 static void max_image(void *arg, int64_t n, struct sl_pool_step *s)
@@ -176,7 +189,7 @@ static void max_back_window(const struct job *j, const float *x, float *dx, cons
 {
 	const int64_t at = (v.h0 * j->w + v.w0) * j->c;
 
-	j->simd->window_max_back(dx + at, dy, x + at, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c,
+	j->simd->window_max_back(dx + at, dy, x + at, j->w * j->c, j->c, v.h1 - v.h0, v.w1 - v.w0, v.c,
 				 j->add || !tiles(j));
 }
 

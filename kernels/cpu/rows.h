@@ -1,6 +1,6 @@
 /* The input rows of a dense convolution, padded with zeros: each worker keeps copies of the rows that
- * its output row reads. In such a row the values under KW taps are contiguous; the next output begins
- * stride·C floats further. */
+ * its output row reads. The slices of a window that is read in place stand side by side in their channels. In such a
+ * row the values under KW taps are contiguous; the next output begins stride·C floats further. */
 #ifndef SL_CPU_ROWS_H
 #define SL_CPU_ROWS_H
 
@@ -11,7 +11,8 @@ enum { SL_ROWS_MOST = 16 }; /* largest KH */
 struct sl_rows {
 	const struct sl_cpu_simd *simd;
 	const struct sl_conv_dims *d;
-	const float *x, *image;
+	const float *x;
+	int64_t n;                  /* the output image */
 	float *memory;              /* KH + 1 rows: row h of the image is in slot h mod KH; the last row
 				     * is all zeros */
 	int64_t held[SL_ROWS_MOST]; /* row in each slot, −1: none */

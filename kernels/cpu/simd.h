@@ -82,6 +82,8 @@ struct sl_cpu_simd {
 	void (*widen)(float *y, const uint16_t *x, int64_t n, bool f16); /* from IEEE half if f16, else from bfloat16 */
 	/* y = or += by·x + plus */
 	void (*scale)(float *y, const float *x, float by, float plus, int64_t n, bool add);
+	/* y = or += a where x > 0, else slope·a */
+	void (*leaky)(float *y, const float *a, const float *x, float slope, int64_t n, bool add);
 	/* y = or += x/(1-p) where random draw first + i of the key keeps element i, else 0; first is a
 	 * multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
@@ -119,13 +121,14 @@ struct sl_cpu_simd {
 	/* sum [c] += column sums of x. */
 	void (*row_sum)(float *sum, const float *x, int64_t ld, int64_t rows, int c);
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
-	/* y = by·Σ over h < high, w < wide of x[h·row + w·c + k] */
-	void (*window_sum)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by);
+	/* y = by·Σ over h < high, w < wide of x[h·row + w·ld + k], k < c */
+	void (*window_sum)(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c,
+			   double by);
 	/* y = the largest of such a window; a NaN counts as larger than all else. dx = or += dy at the
 	 * first maximum in row order; the others are 0, or stay. */
-	void (*window_max)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c);
-	void (*window_max_back)(float *dx, const float *dy, const float *x, int64_t row, int64_t high, int64_t wide,
-				int c, bool add);
+	void (*window_max)(float *y, const float *x, int64_t row, int64_t ld, int64_t high, int64_t wide, int c);
+	void (*window_max_back)(float *dx, const float *dy, const float *x, int64_t row, int64_t ld, int64_t high,
+				int64_t wide, int c, bool add);
 	/* sum += Σ (x − origin), sum_sq += Σ (x − origin)² */
 	void (*moments)(double *sum, double *sum_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
 			int c);

@@ -93,6 +93,13 @@ static inline vf where_above(vf g, vf z, float low)
 	return (vf)_mm512_maskz_mov_ps(m, (__m512)g);
 }
 
+static inline vf choose_above(vf g, vf other, vf z, float low)
+{
+	__mmask16 m = _mm512_cmp_ps_mask((__m512)z, _mm512_set1_ps(low), _CMP_GT_OQ);
+
+	return (vf)_mm512_mask_mov_ps((__m512)other, m, (__m512)g);
+}
+
 static inline vf where_between(vf g, vf z, float low, float high)
 {
 	__mmask16 m = _mm512_cmp_ps_mask((__m512)z, _mm512_set1_ps(low), _CMP_GT_OQ);
@@ -178,6 +185,13 @@ static inline vf at_most(float high, vf x)
 static inline vf where_above(vf g, vf z, float low)
 {
 	return (vf)((vi)g & (z > set1(low)));
+}
+
+static inline vf choose_above(vf g, vf other, vf z, float low)
+{
+	const vi above = z > set1(low);
+
+	return (vf)(((vi)g & above) | ((vi)other & ~above));
 }
 
 static inline vf where_between(vf g, vf z, float low, float high)

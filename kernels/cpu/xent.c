@@ -6,7 +6,10 @@
 
 #include "kernels/cpu/impl.h"
 
-enum { PIECE = 8192 }; /* classes whose e^x are summed in float; the sums of pieces are added in double */
+enum {
+	PIECE = 8192, /* classes whose e^x are summed in float; the sums of pieces are added in double */
+	BLOCK_FLOATS = 8 * SL_CPU_BLOCK
+};
 
 /* The result of one row; correct: 1 or 0. */
 struct answer {
@@ -20,15 +23,32 @@ struct job {
 	float *grad;           /* [N, K] */
 	struct answer *answer; /* [N] */
 	int classes;
-	int64_t pixels;    /* of an image, for Dice */
-	struct dice *dice; /* [images, K]; in the first d of an image at last its loss */
+	/* For Dice. A large picture, as a volume is, is divided into blocks of pixels, whose sums are added in order.
+	 */
+	int64_t pictures, pixels, blocks, block_pixels; /* pixels and blocks of a picture */
+	struct dice *dice; /* [pictures, K], the first d of a picture is its loss; then [pictures·blocks, K] */
 	float *scratch;    /* with SL_PRE_LINEAR: row_room floats for each worker */
 };
 
-/* Dice terms of one class of an image; tests/ref/xent.c defines a, b and d. d holds one pixel's at a time. */
+/* Dice terms of one class of a picture, or of a block of it; tests/ref/xent.c defines a, b and d. A block's d holds one
+ * pixel's at a time. */
 struct dice {
 	double a, b, d;
 };
+
+struct block {
+	int64_t picture, first, end; /* pixels, counted through all pictures */
+	struct dice *of;
+};
+
+static void divide(struct job *j, const struct sl_shape *logits)
+{
+	j->pictures = logits->dim[0];
+	j->pixels = sl_xent_rows(logits) / j->pictures;
+	j->blocks = sl_cpu_blocks(j->pixels * j->classes, BLOCK_FLOATS);
+	j->block_pixels = sl_cpu_blocks(j->pixels, j->blocks);
+	j->blocks = sl_cpu_blocks(j->pixels, j->block_pixels);
+}
 
 /* Floats for a copy of a row's logits, or for two numbers of each of its pieces. */
 static int64_t row_room(int64_t classes)
@@ -39,6 +59,7 @@ static int64_t row_room(int64_t classes)
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	int64_t rows = sl_xent_rows(&p->op->in_shape[0]);
+	struct job j = {.classes = p->op->u.xent.classes};
 
 	p->sizes.workspace_bytes = (size_t)rows * sizeof(struct answer);
 	if (p->form.pre == SL_PRE_LINEAR) {
@@ -47,9 +68,9 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 		return SL_OK;
 	}
 	p->sizes.saved_bytes = (size_t)(rows * p->op->u.xent.classes) * sizeof(float);
+	divide(&j, &p->op->in_shape[0]);
 	if (p->op->u.xent.fn != SL_XENT_ENTROPY)
-		p->sizes.workspace_bytes +=
-			(size_t)(p->op->in_shape[0].dim[0] * p->op->u.xent.classes) * sizeof(struct dice);
+		p->sizes.workspace_bytes += (size_t)(j.pictures * (1 + j.blocks) * j.classes) * sizeof(struct dice);
 	return SL_OK;
 }
 
@@ -234,15 +255,24 @@ static void row_here(void *arg, int64_t n, int worker)
 
 /* ---- soft Dice */
 
-/* Fills a and b [K] from the pixels that are not ignored; returns D. */
-static double overlap(const struct job *j, struct dice *of, int64_t first, int64_t end)
+static struct block block_at(const struct job *j, int64_t task)
 {
-	double mean = 0;
+	const int64_t i = task / j->blocks, first = i * j->pixels + task % j->blocks * j->block_pixels;
+
+	return (struct block){i, first, sl_cpu_min((i + 1) * j->pixels, first + j->block_pixels),
+			      j->dice + (j->pictures + task) * j->classes};
+}
+
+/* A block's part of a and b [K], from the pixels that are not ignored. */
+static void overlap(void *arg, int64_t task, int worker)
+{
+	const struct job *j = arg;
+	const struct block b = block_at(j, task);
 	float top;
 
 	for (int k = 0; k < j->classes; k++)
-		of[k].a = of[k].b = 1e-5;
-	for (int64_t n = first; n < end; n++) {
+		b.of[k].a = b.of[k].b = task % j->blocks ? 0 : 1e-5;
+	for (int64_t n = b.first; n < b.end; n++) {
 		float *p = j->grad + n * j->classes;
 		const int label = j->call->labels[n];
 
@@ -250,65 +280,89 @@ static double overlap(const struct job *j, struct dice *of, int64_t first, int64
 			continue;
 		softmax(p, j->x + n * j->classes, j->classes, &top);
 		for (int k = 0; k < j->classes; k++)
-			of[k].b += (double)p[k];
-		of[label].a += 2 * (double)p[label];
-		of[label].b += 1;
+			b.of[k].b += (double)p[k];
+		b.of[label].a += 2 * (double)p[label];
+		b.of[label].b += 1;
 	}
-	for (int k = 0; k < j->classes; k++)
-		mean += of[k].a / of[k].b / j->classes;
-	return 1 - mean;
+}
+
+/* Adds up the parts of picture i, and computes its loss D. */
+static void add_parts(void *arg, int64_t i, int worker)
+{
+	const struct job *j = arg;
+	struct dice *sum = j->dice + i * j->classes;
+	double mean = 0;
+
+	for (int k = 0; k < j->classes; k++) {
+		sum[k] = block_at(j, i * j->blocks).of[k];
+		for (int64_t block = 1; block < j->blocks; block++) {
+			const struct dice *of = block_at(j, i * j->blocks + block).of;
+
+			sum[k].a += of[k].a;
+			sum[k].b += of[k].b;
+		}
+		mean += sum[k].a / sum[k].b / j->classes;
+	}
+	sum->d = 1 - mean;
 }
 
 /* Sets d [K] of a pixel whose softmax is p [K] to rule.dice times the gradient of D at its logits. */
-static void slope(const struct job *j, struct dice *of, const float *p, int label)
+static void slope(const struct job *j, const struct dice *sum, struct dice *of, const float *p, int label)
 {
 	double mean = 0;
 
 	for (int k = 0; k < j->classes; k++) {
-		of[k].d = (of[k].a / of[k].b - 2 * (k == label)) / of[k].b / j->classes;
+		of[k].d = (sum[k].a / sum[k].b - 2 * (k == label)) / sum[k].b / j->classes;
 		mean += (double)p[k] * of[k].d;
 	}
 	for (int k = 0; k < j->classes; k++)
 		of[k].d = (double)j->call->rule.dice * (double)p[k] * (of[k].d - mean);
 }
 
-static void picture(void *arg, int64_t i, int worker)
+static void slopes(void *arg, int64_t task, int worker)
 {
 	const struct job *j = arg;
-	const int64_t first = i * j->pixels, end = first + j->pixels;
+	const struct block b = block_at(j, task);
+	const struct dice *sum = j->dice + b.picture * j->classes;
 	const bool both = j->call->op->u.xent.fn == SL_XENT_BOTH;
-	struct dice *of = j->dice + i * j->classes;
-	const double loss = overlap(j, of, first, end);
 
-	for (int64_t n = first; n < end; n++) {
+	for (int64_t n = b.first; n < b.end; n++) {
 		float *g = j->grad + n * j->classes;
 		const bool counts = !is_ignored(j->call, n);
 
 		if (counts)
-			slope(j, of, g, j->call->labels[n]);
+			slope(j, sum, b.of, g, j->call->labels[n]);
 		if (both || !counts)
 			row(arg, n, worker);
 		else
 			j->answer[n].correct = best_of(j->x + n * j->classes, j->classes) == j->call->labels[n];
 		for (int k = 0; k < j->classes && counts; k++)
-			g[k] = (float)((both ? (double)g[k] : 0) + of[k].d);
+			g[k] = (float)((both ? (double)g[k] : 0) + b.of[k].d);
 		j->answer[n].loss = both ? j->answer[n].loss : 0;
 	}
-	j->answer[first].loss += (double)j->call->rule.dice * loss;
-	of->d = loss;
+	if (b.first == b.picture * j->pixels)
+		j->answer[b.first].loss += (double)j->call->rule.dice * sum->d;
+}
+
+static void run_dice(struct job *j)
+{
+	struct sl_pool *pool = j->call->be->pool;
+
+	sl_pool_run(pool, j->pictures * j->blocks, overlap, j);
+	sl_pool_run(pool, j->pictures, add_parts, j);
+	sl_pool_run(pool, j->pictures * j->blocks, slopes, j);
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t rows = sl_xent_rows(&call->in[0].shape), pictures = call->in[0].shape.dim[0], correct = 0;
-	struct job j = {call,
-			call->in[0].data,
-			call->saved,
-			call->workspace,
-			call->op->u.xent.classes,
-			rows / pictures,
-			(struct dice *)((struct answer *)call->workspace + rows),
-			(float *)((struct answer *)call->workspace + rows)};
+	int64_t rows = sl_xent_rows(&call->in[0].shape), correct = 0;
+	struct job j = {.call = call,
+			.x = call->in[0].data,
+			.grad = call->saved,
+			.answer = call->workspace,
+			.classes = call->op->u.xent.classes,
+			.dice = (struct dice *)((struct answer *)call->workspace + rows),
+			.scratch = (float *)((struct answer *)call->workspace + rows)};
 	const bool dice = call->op->u.xent.fn != SL_XENT_ENTROPY, here = call->form.pre == SL_PRE_LINEAR;
 	double loss = 0;
 
@@ -316,23 +370,38 @@ static enum sl_err forward(const struct sl_op_call *call)
 		*call->dice_sum = 0;
 	if (here)
 		j.grad = call->in[0].data;
-	sl_pool_run(call->be->pool, dice ? pictures : rows, dice ? picture : here ? row_here : row, &j);
+	divide(&j, &call->in[0].shape);
+	if (dice)
+		run_dice(&j);
+	else
+		sl_pool_run(call->be->pool, rows, here ? row_here : row, &j);
 	for (int64_t n = 0; n < rows; n++) {
 		loss += j.answer[n].loss;
 		correct += j.answer[n].correct;
 	}
 	*call->loss_sum = loss;
 	*call->correct = correct;
-	for (int64_t i = 0; i < pictures && dice && call->dice_sum; i++)
+	for (int64_t i = 0; i < j.pictures && dice && call->dice_sum; i++)
 		*call->dice_sum += j.dice[i * j.classes].d;
 	return SL_OK;
 }
 
+static void scale_block(void *arg, int64_t block, int worker)
+{
+	const struct sl_op_call *call = ((const struct job *)arg)->call;
+	const int64_t at = block * SL_CPU_BLOCK, all = sl_shape_count(&call->din[0].shape);
+
+	sl_cpu_simd_of(call->be)->scale((float *)call->din[0].data + at, (const float *)call->saved + at,
+					call->loss_scale, 0, sl_cpu_min(SL_CPU_BLOCK, all - at), call->din_add[0]);
+}
+
 static enum sl_err backward(const struct sl_op_call *call)
 {
+	struct job j = {.call = call};
+
 	if (call->din[0].data != NULL)
-		sl_cpu_simd_of(call->be)->scale(call->din[0].data, call->saved, call->loss_scale, 0,
-						sl_shape_count(&call->din[0].shape), call->din_add[0]);
+		sl_pool_run(call->be->pool, sl_cpu_blocks(sl_shape_count(&call->din[0].shape), SL_CPU_BLOCK),
+			    scale_block, &j);
 	return SL_OK;
 }
 

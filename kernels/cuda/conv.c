@@ -107,7 +107,8 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 	if (form.post != SL_POST_NONE || form.pre == SL_PRE_NONE)
 		return form.post == SL_POST_NONE;
 	win = window_of(op);
-	return form.pre != SL_PRE_LINEAR && path_of(op) == DEPTHWISE && cu_depthwise_bytes(&win) > 0;
+	return form.pre != SL_PRE_LINEAR && form.pre != SL_PRE_WINDOW && path_of(op) == DEPTHWISE &&
+	       cu_depthwise_bytes(&win) > 0;
 }
 
 static size_t stats_bytes(const struct conv *cv)

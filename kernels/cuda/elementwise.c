@@ -78,18 +78,20 @@ static enum sl_err flatten_forward(const struct sl_op_call *call)
 			      call->op->name);
 }
 
-/* Forward and backward are the same product. */
+/* Forward and backward are the same product. LEAKYRELU's is with 1 where its input is positive. */
 static enum sl_err scale(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
 			 const struct sl_tensor *x, float plus)
 {
 	const struct sl_op *op = call->op;
+	const bool leaky = op->kind == SL_OP_LEAKYRELU;
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
 	return err ? err
 		   : cu_check(cu,
-			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.scale.by, plus,
-				       sl_shape_count(&x->shape)),
+			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data,
+				       leaky ? call->in[0].data : NULL, leaky ? op->u.leaky.slope : op->u.scale.by,
+				       leaky ? 0 : plus, sl_shape_count(&x->shape)),
 			      op->name);
 }
 

@@ -63,7 +63,7 @@ template <class T> struct Copy {
 
 template <class T> struct Scale {
 	T *out;
-	const T *x;
+	const T *x, *sign;
 	float by, plus;
 	bool add;
 
@@ -72,7 +72,7 @@ template <class T> struct Scale {
 		Vec<V> a = load<V>(x + i);
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			a.v[k] = fmaf(a.v[k], by, plus);
+			a.v[k] = sign && value(sign[i + k]) > 0.f ? a.v[k] : fmaf(a.v[k], by, plus);
 		put<V>(out + i, a, add);
 	}
 };
@@ -267,12 +267,12 @@ cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, cons
 #undef CALL
 }
 
-cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, float plus,
-		     int64_t n)
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, const void *sign, float by,
+		     float plus, int64_t n)
 {
 	const bool vectors = aligned16(out) && aligned16(x);
 
-#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, by, plus, add}, n, vectors)
+#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, (const T *)sign, by, plus, add}, n, vectors)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }

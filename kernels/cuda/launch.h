@@ -137,8 +137,9 @@ cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool ad
 			    int act, int64_t n);
 cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n);
 cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n);
-cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, float plus,
-		     int64_t n);
+/* out = or += x where sign > 0, else by·x + plus. sign NULL: it is nowhere. */
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, const void *sign, float by,
+		     float plus, int64_t n);
 /* out (type `to`) = x (type `from`) × *scale (device memory; NULL: 1); one of the types is fp32. */
 cudaError_t cu_convert(cudaStream_t s, void *out, enum cu_type to, const void *x, enum cu_type from, const float *scale,
 		       int64_t n);

@@ -396,9 +396,7 @@ class Builder:
         return self.same(name, kind, x, **attrs)
 
     def leaky(self, name, x, slope):
-        """(1 − slope) · relu(x) + slope · x"""
-        y = self.mul(name + ".positive", self.act(name + ".relu", x, "act"), 1 - slope)
-        return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
+        return self.act(name, x, "leakyrelu", slope=real(slope) if slope != 0.01 else None) if slope else self.act(name, x, "act")
 
     def norm(self, name, x, module, prefix, held=None):
         """held: the parameters, if the module has none of its own."""

@@ -85,7 +85,17 @@ static struct work norm(const struct sl_op *op, double rows)
 	return elements(op, rows, called(smooth_ns, f / 4), fmax(BLOCK, SPANS * f));
 }
 
-/* Losses: their last pass does not yield, so it is one piece. */
+/* The last pass, over the losses of pixels or rows, is one piece. */
+static struct work xent(const struct sl_op *op, double rows)
+{
+	enum { ANSWER_NS = 30 };
+	const double k = features_of(&op->in_shape[0]), answers = rows * row_of(op) / k * ANSWER_NS;
+	const struct work w = elements(op, rows, loss_ns, fmax(8 * BLOCK, k));
+
+	return (struct work){w.all + answers, w.piece + answers};
+}
+
+/* Losses of numbers do not yield. */
 static struct work serial(const struct sl_op *op, double rows)
 {
 	enum { ROW_NS = 30 };
@@ -286,12 +296,12 @@ static struct work window(const struct sl_op *op, double rows)
 	return w;
 }
 
-/* All passes over a row are one piece. */
+/* All passes over a small row are one piece; a large one is divided into blocks of pixels. */
 static struct work groupnorm(const struct sl_op *op, double rows)
 {
 	const double c = features_of(&op->out_shape);
 
-	return elements(op, rows, called(2 * smooth_ns, c), row_of(op));
+	return elements(op, rows, called(2 * smooth_ns, c), fmin(row_of(op), fmax(8 * BLOCK, c)));
 }
 
 static price_fn *const price_of[SL_OP_COUNT] = {

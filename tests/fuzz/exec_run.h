@@ -136,6 +136,8 @@ static bool is_rough(const struct sl_plan_segment *part, bool back)
 			return true;
 		if (op->kind == SL_OP_SCALE && (fabsf(op->u.scale.plus) > 10 || fabsf(op->u.scale.by) > 10))
 			return true;
+		if (op->kind == SL_OP_LEAKYRELU && fabsf(op->u.leaky.slope) > 10)
+			return true;
 		norms += sl_op_is_norm(op->kind) || op->kind == SL_OP_GROUPNORM || op->kind == SL_OP_BATCHNORM;
 	}
 	return norms > (back ? 0 : 2);

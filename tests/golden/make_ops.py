@@ -213,6 +213,8 @@ for mode, (how, h, run) in enumerate([
 for fn in ("exp", "log", "sqrt", "reciprocal"):
     case("math_" + fn, "MATH", draw(4, 6, low=1 if fn in ("log", "sqrt") else -80, high=160) + (1 / 32 if fn == "reciprocal" else 0),
          ".u.math = {SL_MATH_%s}," % fn.upper(), getattr(torch, fn))
+for name, slope in (("leakyrelu", 0.01), ("leakyrelu_steep", -1.5)):
+    case(name, "LEAKYRELU", draw(4, 6, low=-80, high=81), ".u.leaky = {%rf}," % slope, lambda x: F.leaky_relu(x, slope))
 torch.set_rng_state(state)
 
 case("mse", "MSE", draw(5, 3), "", lambda x: F.mse_loss(x, targets) * 5)

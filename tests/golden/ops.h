@@ -2773,6 +2773,34 @@ static const float math_reciprocal_out[] = {0.15920398f,   -0.344086022f, -0.299
 					    -0.336842105f, 0.109215017f,  0.244274809f,  -0.744186047f, -0.304761905f,
 					    2.90909091f,   6.4f,          0.165803109f,  -0.653061224f, 0.17877095f,
 					    -0.711111111f, 0.101587302f,  0.104918033f,  -0.329896907f};
+static const float leakyrelu_in[] = {3.5625f, 1.0625f,  -2.0f,  -1.25f, -4.6875f, 4.1875f,  3.25f,   2.125f,
+				     0.75f,   5.0f,     0.75f,  4.625f, -2.1875f, 2.875f,   2.9375f, -0.1875f,
+				     1.6875f, -0.4375f, 0.125f, 3.5f,   -1.625f,  -3.3125f, -0.75f,  -3.875f};
+static const float leakyrelu_din[] = {0.0f,      1.875f,  0.016875f, -0.003125f, -0.01375f, 1.1875f,
+				      -1.9375f,  -1.5f,   0.375f,    0.0625f,    1.4375f,   -1.6875f,
+				      0.015625f, 0.1875f, -1.3125f,  0.01125f,   -0.125f,   -0.01375f,
+				      0.5f,      -0.625f, -0.0125f,  0.013125f,  0.018125f, -0.005f};
+static const float leakyrelu_dout[] = {0.0f,    1.875f,  1.6875f, -0.3125f, -1.375f, 1.1875f, -1.9375f, -1.5f,
+				       0.375f,  0.0625f, 1.4375f, -1.6875f, 1.5625f, 0.1875f, -1.3125f, 1.125f,
+				       -0.125f, -1.375f, 0.5f,    -0.625f,  -1.25f,  1.3125f, 1.8125f,  -0.5f};
+static const float leakyrelu_out[] = {3.5625f,    1.0625f, -0.02f,    -0.0125f,   -0.046875f, 4.1875f,
+				      3.25f,      2.125f,  0.75f,     5.0f,       0.75f,      4.625f,
+				      -0.021875f, 2.875f,  2.9375f,   -0.001875f, 1.6875f,    -0.004375f,
+				      0.125f,     3.5f,    -0.01625f, -0.033125f, -0.0075f,   -0.03875f};
+static const float leakyrelu_steep_in[] = {-4.25f,  -4.0625f, 2.5f,     1.625f,  -3.5625f, 4.0f,    -2.625f, 2.4375f,
+					   -0.125f, 2.125f,   -4.75f,   -4.5f,   0.5625f,  4.625f,  3.1875f, 0.125f,
+					   -3.75f,  3.5625f,  -1.3125f, 0.3125f, -1.0f,    2.0625f, 0.0625f, 0.25f};
+static const float leakyrelu_steep_din[] = {2.34375f, -0.09375f, -0.4375f, -0.5625f, 1.78125f,  -1.25f,
+					    1.03125f, -1.875f,   -0.9375f, 0.625f,   -2.53125f, -0.09375f,
+					    1.0f,     -0.625f,   1.3125f,  1.625f,   -1.5f,     0.625f,
+					    -0.0f,    -1.8125f,  0.09375f, 1.9375f,  1.75f,     -1.625f};
+static const float leakyrelu_steep_dout[] = {-1.5625f, 0.0625f,  -0.4375f, -0.5625f, -1.1875f, -1.25f,
+					     -0.6875f, -1.875f,  0.625f,   0.625f,   1.6875f,  0.0625f,
+					     1.0f,     -0.625f,  1.3125f,  1.625f,   1.0f,     0.625f,
+					     0.0f,     -1.8125f, -0.0625f, 1.9375f,  1.75f,    -1.625f};
+static const float leakyrelu_steep_out[] = {6.375f,  6.09375f, 2.5f,     1.625f,  5.34375f, 4.0f,    3.9375f, 2.4375f,
+					    0.1875f, 2.125f,   7.125f,   6.75f,   0.5625f,  4.625f,  3.1875f, 0.125f,
+					    5.625f,  3.5625f,  1.96875f, 0.3125f, 1.5f,     2.0625f, 0.0625f, 0.25f};
 static const float mse_in[] = {-0.1875f, -0.25f,   1.4375f, -1.25f,   0.375f,  -1.6875f, -0.6875f, -0.875f,
 			       1.3125f,  -1.4375f, -1.5f,   -1.6875f, 0.3125f, 1.9375f,  -1.5625f};
 static const float mse_din[] = {-0.5f,         0.458333333f, 0.625f,        -1.41666667f, 1.33333333f,
@@ -4082,6 +4110,34 @@ static const struct op_golden {
 		 .din = math_reciprocal_din,
 		 .dout = math_reciprocal_dout,
 		 .out = math_reciprocal_out},
+		{.name = "leakyrelu",
+		 .c =
+			 {
+				 .kind = SL_OP_LEAKYRELU,
+				 .n = 4,
+				 .h = 0,
+				 .w = 0,
+				 .c = 6,
+				 .u.leaky = {0.01f},
+			 },
+		 .in = leakyrelu_in,
+		 .din = leakyrelu_din,
+		 .dout = leakyrelu_dout,
+		 .out = leakyrelu_out},
+		{.name = "leakyrelu_steep",
+		 .c =
+			 {
+				 .kind = SL_OP_LEAKYRELU,
+				 .n = 4,
+				 .h = 0,
+				 .w = 0,
+				 .c = 6,
+				 .u.leaky = {-1.5f},
+			 },
+		 .in = leakyrelu_steep_in,
+		 .din = leakyrelu_steep_din,
+		 .dout = leakyrelu_steep_dout,
+		 .out = leakyrelu_steep_out},
 		{.name = "mse",
 		 .c =
 			 {

@@ -1,5 +1,6 @@
 /* Ops on single elements: activation, sum, product, product with a constant, dropout, flatten.
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
+ *   leakyrelu(x) = x, or slope · x where x ≤ 0
  *   dropout: element i of the chunk's output becomes x / (1 − p) if unit(philox(rng, i)) >= p,
  *     else 0. For tokens, i is (row · most + position in the row) · F + f. */
 #include <string.h>
@@ -41,6 +42,31 @@ static enum sl_err act_backward(const struct sl_op_call *call)
 
 	for (int64_t i = 0; i < sl_shape_count(&call->dout.shape) && dx; i++)
 		sl_ref_store(&dx[i], call->din_add[0], dy[i] * sl_ref_act_slope(call->op->u.act, x[i]));
+	return SL_OK;
+}
+
+static double leaky(const struct sl_op_call *call, int64_t i, double a)
+{
+	return ((const float *)call->in[0].data)[i] > 0 ? a : a * call->op->u.leaky.slope;
+}
+
+static enum sl_err leaky_forward(const struct sl_op_call *call)
+{
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
+
+	for (int64_t i = 0; i < sl_shape_count(&call->in[0].shape); i++)
+		y[i] = (float)leaky(call, i, x[i]);
+	return SL_OK;
+}
+
+static enum sl_err leaky_backward(const struct sl_op_call *call)
+{
+	const float *dy = call->dout.data;
+	float *dx = call->din[0].data;
+
+	for (int64_t i = 0; i < sl_shape_count(&call->dout.shape) && dx; i++)
+		sl_ref_store(&dx[i], call->din_add[0], leaky(call, i, dy[i]));
 	return SL_OK;
 }
 
@@ -186,3 +212,4 @@ const struct sl_kernel sl_ref_flatten = {
 	.forward = flatten_forward,
 	.backward = pass_backward,
 };
+const struct sl_kernel sl_ref_leakyrelu = {.forward = leaky_forward, .backward = leaky_backward};

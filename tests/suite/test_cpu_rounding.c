@@ -367,7 +367,7 @@ static void means_of_planes(void **state)
 	double worst = 0;
 
 	for (int l = 0; level(l) != NULL; l++) {
-		level(l)->window_sum(y, x, SIDE * C, SIDE, SIDE, C, 1.0 / PLANE);
+		level(l)->window_sum(y, x, SIDE * C, C, SIDE, SIDE, C, 1.0 / PLANE);
 		for (int k = 0; k < C; k++) {
 			double want = 0;
 

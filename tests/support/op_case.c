@@ -108,6 +108,10 @@
 	{                                                                                          \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_, plus_ } \
 	}
+#define LEAKY(n_, h_, w_, c_, data_, slope_)                                                                      \
+	{                                                                                                         \
+		.kind = SL_OP_LEAKYRELU, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .u.leaky = { slope_ } \
+	}
 #define CONCAT(n_, h_, w_, c_, axis_)                                                           \
 	{                                                                                       \
 		.kind = SL_OP_CONCAT, .n = n_, .h = h_, .w = w_, .c = c_, .u.concat = { axis_ } \
@@ -374,8 +378,9 @@ const struct op_case op_cases[] = {
 	MAXPOOL(2, 4, 4, 130, 0, 1, 0), MAXPOOL(1, 7, 9, 4, 5, 2, 2), MAXPOOL(2, 20, 20, 24, 2, 2, 0),
 	POOL(MAXPOOL, 2, 8, 8, 17, 2, 2, 0, DATA_TIES), POOL(MAXPOOL, 2, 9, 9, 33, 3, 2, 1, DATA_TIES),
 	POOL(MAXPOOL, 2, 3, 5, 18, 0, 1, 0, DATA_TIES), AVGPOOL(1, 1, 1, 17, 0, 1, 0), AVGPOOL(3, 7, 7, 1280, 0, 1, 0),
-	AVGPOOL(2, 2, 5, 33, 0, 1, 0), AVGPOOL(2, 8, 8, 17, 2, 2, 0), AVGPOOL(2, 9, 7, 3, 3, 2, 1),
-	AVGPOOL(1, 7, 7, 16, 3, 1, 1), AVGPOOL(2, 10, 6, 5, 5, 1, 2), AVGPOOL(2, 20, 20, 24, 3, 2, 1),
+	AVGPOOL(2, 2, 5, 33, 0, 1, 0), AVGPOOL(2, 90, 45, 70, 0, 1, 0), MAXPOOL(2, 90, 45, 70, 0, 1, 0),
+	AVGPOOL(2, 8, 8, 17, 2, 2, 0), AVGPOOL(2, 9, 7, 3, 3, 2, 1), AVGPOOL(1, 7, 7, 16, 3, 1, 1),
+	AVGPOOL(2, 10, 6, 5, 5, 1, 2), AVGPOOL(2, 20, 20, 24, 3, 2, 1),
 	/* linear */
 	LINEAR(1, 1, 1, true), LINEAR(1, 1280, 10, true), LINEAR(7, 17, 33, false), LINEAR(16, 33, 1, true),
 	LINEAR(9, 3, 17, true), LINEAR(64, 128, 100, true), LINEAR(33, 512, 10, false), LINEAR(130, 203, 100, true),
@@ -387,7 +392,10 @@ const struct op_case op_cases[] = {
 	DROPOUT(1, 0, 0, 1, 0.2f, false), DROPOUT(5, 0, 0, 1280, 0.2f, false), DROPOUT(3, 0, 0, 37, 0.0f, false),
 	DROPOUT(3, 0, 0, 37, 0.2f, true), DROPOUT(2, 5, 5, 17, 0.5f, false), DROPOUT(4, 16, 16, 33, 0.9f, false),
 	FLATTEN(1, 1, 1, 1), FLATTEN(3, 1, 1, 1280), FLATTEN(2, 3, 5, 17), FLATTEN(4, 16, 16, 33),
-	SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f), SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
+	LEAKY(1, 0, 0, 1, DATA_PLAIN, 0.01f), LEAKY(3, 5, 7, 33, DATA_PLAIN, 0.2f),
+	LEAKY(4, 32, 32, 17, DATA_TIES, 0.01f), LEAKY(2, 3, 3, 40, DATA_PLAIN, -0.5f),
+	LEAKY(3, 20, 0, 24, DATA_PLAIN, 1.5f), SCALE(1, 0, 0, 1, 0.125f), SCALE(128, 0, 0, 10, 0.125f),
+	SCALE(3, 5, 7, 33, -1.7f), SCALE(4, 32, 32, 17, 3.0f),
 	/* n rows that have s tokens on average */
 	ATTENTION(1, 1, 1, 1, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 1, 6, 3, 0, true, 0, 0, DATA_PLAIN),
 	ATTENTION(3, 5, 8, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(4, 6, 12, 3, 0, true, 0, 0, DATA_PLAIN),
@@ -437,7 +445,8 @@ const struct op_case op_cases[] = {
 	WINDOW(1, 3, 2, 2, 4, 2, 3, 1, 1, 6), GROUPNORM(2, 3, 3, 4, 2, true, DATA_PLAIN),
 	GROUPNORM(3, 7, 5, 33, 3, true, DATA_PLAIN), GROUPNORM(2, 9, 9, 16, 16, false, DATA_PLAIN),
 	GROUPNORM(5, 8, 0, 24, 1, true, DATA_PLAIN), GROUPNORM(2, 28, 28, 64, 32, true, DATA_OFFSET),
-	GROUPNORM(4, 6, 6, 130, 1, false, DATA_TIES), REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0),
+	GROUPNORM(4, 6, 6, 130, 1, false, DATA_TIES), GROUPNORM(2, 90, 60, 64, 16, true, DATA_OFFSET),
+	GROUPNORM(1, 701, 23, 33, 3, false, DATA_PLAIN), REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0),
 	REPEAT(5, 0, 0, 9, 2, 6, 12, 0), REPEAT(4, 3, 0, 8, 3, 5, 7, 16), REPEAT(33, 0, 0, 3, 2, 65, 192, 0),
 	ATTENTION_ROWS(1, 1, 1, 1, 0, false, 0), ATTENTION_ROWS(3, 5, 8, 2, 0, false, 0),
 	ATTENTION_ROWS(2, 9, 24, 4, 2, true, 0.25f), ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0),
@@ -463,6 +472,8 @@ const struct op_case op_cases[] = {
 	XENT_PIXELS(2, 16, 5, 33, DATA_LARGE, SL_XENT_DICE, 2, false),
 	XENT_PIXELS(3, 6, 5, 2, DATA_TIES, SL_XENT_BOTH, 1, true),
 	XENT_PIXELS(5, 4, 4, 3, DATA_PLAIN, SL_XENT_BOTH, 0, false),
+	XENT_PIXELS(2, 301, 150, 7, DATA_PLAIN, SL_XENT_BOTH, 2, false),
+	XENT_PIXELS(1, 700, 401, 2, DATA_PLAIN, SL_XENT_DICE, -1, false),
 	/* more images than tasks, so that a task continues in the next image; small inputs with large outputs */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
 	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),
@@ -545,6 +556,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 c->u.embedding.position  ? " places"
 			 : c->u.embedding.segment ? " segments"
 						  : "");
+		break;
+	case SL_OP_LEAKYRELU:
+		snprintf(attr, sizeof(attr), " slope %g", (double)c->u.leaky.slope);
 		break;
 	case SL_OP_SCALE:
 		snprintf(attr, sizeof(attr), " by %g plus %g", (double)c->u.scale.by, (double)c->u.scale.plus);
@@ -720,6 +734,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		op->in_shape[0] = sl_shape1(rows);
 		op->u.embedding = c->u.embedding;
 		op->n_param = 1;
+		break;
+	case SL_OP_LEAKYRELU:
+		op->u.leaky = c->u.leaky;
 		break;
 	case SL_OP_SCALE:
 		op->u.scale = c->u.scale;

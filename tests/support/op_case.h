@@ -32,6 +32,7 @@ struct op_case {
 		struct sl_dropout_attr dropout;
 		struct sl_mse_attr mse;
 		struct sl_scale_attr scale;
+		struct sl_leaky_attr leaky;
 		struct sl_gelu_attr gelu;
 		struct sl_math_attr math;
 		struct sl_xent_attr xent;

@@ -87,6 +87,9 @@ void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct 
 	for (int64_t i = 0; op_is_hard(c->kind) && with_input && i < host->out_count; i++)
 		if (fabs(fabs((double)host->in[0][i]) - 3) < margin)
 			host->dout[i] = 0;
+	for (int64_t i = 0; c->kind == SL_OP_LEAKYRELU && with_input && i < host->out_count; i++)
+		if (fabs((double)host->in[0][i]) < margin)
+			host->dout[i] = 0;
 	for (int64_t i = 0; c->kind == SL_OP_ACT && with_input && i < host->out_count; i++)
 		if (near_kink(c->u.act, host->in[0][i], margin))
 			host->dout[i] = 0;

@@ -82,6 +82,16 @@ static void a_long_piece_is_refused(void **state)
 	sl_plan_close(plan);
 }
 
+/* A volume of 128³ voxels and 32 channels: in one piece it would take 0.6 s. */
+static void norms_of_volumes_are_made_in_pieces(void **state)
+{
+	struct sl_op op = {.kind = SL_OP_GROUPNORM, .name = "norm", .n_in = 1, .u.groupnorm = {32, 1e-5f}};
+
+	op.in_shape[0] = op.out_shape = sl_shape4(1, 128 * 128, 128, 32);
+	assert_true(sl_op_cost(&op, 1).task_s > 0.5);
+	assert_true(sl_op_cost(&op, 1).piece_s < 0.1);
+}
+
 static void honest_sessions_are_let_in(void **state)
 {
 	static const char *const codecs[] = {
@@ -522,6 +532,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_task_of_minutes_is_refused),
 		cmocka_unit_test(a_long_piece_is_refused),
+		cmocka_unit_test(norms_of_volumes_are_made_in_pieces),
 		cmocka_unit_test(honest_sessions_are_let_in),
 		cmocka_unit_test(configs_that_come_with_it_are_let_in),
 		cmocka_unit_test(the_worst_that_is_let_in_is_as_predicted),

@@ -209,6 +209,60 @@ static void the_tail_shares_scratch_between_chunks(void **state)
 	ref.ops->close(&ref);
 }
 
+/* A tail that computes values again: those of its last stretch are still there. */
+static void a_tail_computes_again(const struct sl_backend *be, const char *cut)
+{
+	struct sl_plan *plan = small_plan_open(cut, 2);
+	struct sl_place *first;
+	struct shadow sh;
+	size_t scratch;
+	int again = 0;
+
+	open_shadow(&sh, plan, SL_TAIL, be);
+	scratch = sh.layout.scratch_bytes;
+	assert_int_equal(sl_layout_recompute(&sh.layout, sh.s, sh.node, sh.n_node, 1), SL_OK);
+	assert_true(sh.layout.n_stretch > 1 && sh.layout.scratch_bytes < scratch);
+	assert_int_equal(sh.layout.slot_bytes, 2 * sl_align(small_plan_bytes(&sh.s->in_shape)));
+	shadow_forward(&sh, 0);
+	first = sh.layout.value;
+	sh.layout.value = sh.layout.again;
+	for (int part = sh.layout.n_stretch - 1; part >= 0; part--) {
+		const int from = sh.layout.stretch[part], to = sh.layout.stretch[part + 1];
+
+		for (int i = from; i < to; i++) {
+			const struct sl_op *op = op_of(&sh, &sh.node[i]);
+
+			if (!sh.layout.repeats[i])
+				continue;
+			again++;
+			write_value(&sh, 0, sh.node[i].out, false, &op->out_shape);
+			for (int k = 0; k < op->n_in; k++)
+				read_value(&sh, 0, sh.node[i].in[k], false, &op->in_shape[k]);
+			assert_true(part < sh.layout.n_stretch - 1);
+		}
+		for (int i = to - 1; i >= from; i--)
+			shadow_backward_node(&sh, 0, &sh.node[i]);
+	}
+	read_value(&sh, 0, sh.s->in_value, true, &sh.s->in_shape);
+	assert_true(again > 0);
+	sh.layout.value = first;
+	close_shadow(&sh);
+	sl_plan_close(plan);
+}
+
+static void tails_compute_again(void **state)
+{
+	struct sl_backend ref, cpu;
+
+	assert_int_equal(sl_ref_backend_open(&ref, NULL), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, NULL), SL_OK);
+	a_tail_computes_again(&ref, "1:-12");
+	a_tail_computes_again(&cpu, "1:-12");
+	a_tail_computes_again(&cpu, "1:-17");
+	ref.ops->close(&ref);
+	cpu.ops->close(&cpu);
+}
+
 /* ---- offsets of leases */
 
 enum { RANGES = 120, NODES = 4095, TRIES = 5 };
@@ -297,6 +351,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_two_live_values_share_memory),
 		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
+		cmocka_unit_test(tails_compute_again),
 		cmocka_unit_test(each_range_lies_as_low_as_it_can),
 		cmocka_unit_test(places_are_found_in_little_time),
 	};

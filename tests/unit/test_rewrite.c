@@ -7,7 +7,7 @@
 enum { MOST = 8 };
 
 static struct {
-	bool norm, act, stats, whole, half, logits;
+	bool norm, act, stats, whole, half, logits, window;
 } can;
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
@@ -16,15 +16,19 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 		return can.half;
 	if (op->kind == SL_OP_XENT)
 		return can.logits;
+	if (form.pre == SL_PRE_WINDOW)
+		return can.window;
 	return (form.pre == SL_PRE_NONE || (form.pre == SL_PRE_NORM ? can.norm : can.act)) &&
 	       (form.post == SL_POST_NONE || (form.post == SL_POST_STATS ? can.stats : can.whole));
 }
 
 static const struct sl_kernel kernel = {.takes = takes}, plain;
-static const struct sl_backend_ops ops = {
-	.name = "test",
-	.kernel = {
-		[SL_OP_CONV2D] = &kernel, [SL_OP_BATCHNORM] = &kernel, [SL_OP_ACT] = &plain, [SL_OP_XENT] = &kernel}};
+static const struct sl_backend_ops ops = {.name = "test",
+					  .kernel = {[SL_OP_CONV2D] = &kernel,
+						     [SL_OP_BATCHNORM] = &kernel,
+						     [SL_OP_ACT] = &plain,
+						     [SL_OP_XENT] = &kernel,
+						     [SL_OP_WINDOW] = &plain}};
 
 struct part {
 	struct sl_segment_op op[MOST];
@@ -266,6 +270,42 @@ static void a_loss_takes_the_layer_of_its_logits(void **state)
 	assert_int_equal(p.n, 3);
 }
 
+/* Volumes of 4 slices of 3 rows; the convolution sees 4 pictures. */
+static void a_window_is_read_by_the_convolution_behind(void **state)
+{
+	static const enum sl_op_kind kinds[] = {SL_OP_WINDOW, SL_OP_CONV2D};
+	struct part p = chain_of(2, kinds);
+
+	p.op[0].op.slices = p.op[1].op.slices = 4;
+	p.op[0].op.in_shape[0] = sl_shape4(1, 12, 5, 2);
+	p.op[0].op.out_shape = sl_shape4(1, 12, 5, 6);
+	p.op[1].op.in_shape[0] = sl_shape4(4, 3, 5, 6);
+	p.op[0].din_add[0] = true;
+	memset(&can, 0, sizeof can);
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	can.window = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 1);
+	expect_node(&p.node[0], 1, 0, 2, 2, 0);
+	assert_true(p.node[0].form.pre == SL_PRE_WINDOW && p.node[0].form.window == &p.s.op[0].op);
+	assert_true(p.node[0].pre == 0 && p.node[0].din_add[0] && p.node[0].keeps_in == 1);
+	p.op[1].learns = false; /* a frozen one keeps nothing */
+	rewrite(&p);
+	assert_int_equal(p.node[0].keeps_in, 0);
+	p.op[1].op.in_shape[0] = sl_shape4(6, 2, 5, 6); /* it sees other slices */
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	p.op[1].op.in_shape[0] = sl_shape4(4, 3, 5, 6);
+	p.op[0].op.u.window.back = 4; /* a sum of slices */
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	p.op[0].op.u.window.back = 0;
+	p.s.out_value = 1; /* others read the window */
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +318,7 @@ int main(void)
 		cmocka_unit_test(what_has_no_backward_joins_its_like_alone),
 		cmocka_unit_test(a_frozen_convolution_keeps_no_input),
 		cmocka_unit_test(a_loss_takes_the_layer_of_its_logits),
+		cmocka_unit_test(a_window_is_read_by_the_convolution_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
