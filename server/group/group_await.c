@@ -275,8 +275,11 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 		return false;
 	g->wait_ms = 0;
 	err = list_missing(g, false, missing, sizeof missing);
-	(void)sl_fail_at(why, "share.wait_s", err, "group %s was not complete within %d s: missing are members %s",
-			 g->name, g->agreed.share.wait_s, missing);
+	(void)sl_fail_at(why, "share.wait_s", err, "group %s was not complete within %d s: missing are members %s%s",
+			 g->name, g->agreed.share.wait_s, missing,
+			 g->anew && g->t.gone_at ? ". The group's run is done, so this is another one: a member that "
+						   "lost its files copies the model of another member"
+						 : "");
 	sl_log_limited(SL_LOG_WARN, "group-waits", "%s", why->text);
 	return true;
 }
