@@ -120,6 +120,8 @@ static const struct option table[] = {
 	{"--steps", "N", SL_OPT_LEAK, AT(steps), "steps of each decoder (default 500)"},
 	{"--minutes", "M", SL_OPT_LEAK, AT(minutes),
 	 "end the decoders' training after so many minutes; figures may then differ from machine to machine"},
+	{"--verify", NULL, SL_OPT_REPORT, AT(report.verify),
+	 "check the logs and models, and name the first line or file that does not fit"},
 	{"--steps", "N", SL_OPT_AUDIT, AT(steps), "repeat N steps (default 4)"},
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
