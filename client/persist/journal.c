@@ -49,6 +49,10 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 	if (!conf->log.dir[0])
 		return SL_OK;
 	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
+	if (!err)
+		err = sl_jsonl_check(path, fail);
+	if (!err)
+		err = sl_log_dir_path(path, conf, SL_SESSIONS_FILE, fail);
 	return err ? err : sl_jsonl_check(path, fail);
 }
 

@@ -36,7 +36,8 @@ enum sl_err sl_journal_open(struct sl_journal *journal, const struct sl_conf_cli
 enum sl_err sl_journal_begin(struct sl_journal *journal, const struct sl_conf_client *conf,
 			     struct sl_fail *fail) SL_MUST_CHECK;
 void sl_journal_close(struct sl_journal *journal);
-/* Checks whether log.jsonl could be opened in log.dir; it makes and writes nothing. Errors of sl_jsonl_check. */
+/* Checks whether log.jsonl and sessions.jsonl could be opened in log.dir; it makes and writes nothing. Errors of
+ * sl_jsonl_check. */
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* CANTCREATE: log.dir holds a run, finished or not, which a new run would remove. */
 enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;

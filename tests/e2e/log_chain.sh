@@ -35,6 +35,15 @@ client run "$tmp/client.yaml" --resume --set train.epochs=3 || fail "longer: exi
 verify 0 run '^log.jsonl, 22 lines'
 jq -se 'map(.type) == ["start","link","end","start","back","link","end"]' "$tmp/run/sessions.jsonl" >/dev/null || fail "sessions: $(cat "$tmp/run/sessions.jsonl")"
 
+# phases, and members of a group in one process
+sed 's/epochs: 2/phases: [{epochs: 1}, {epochs: 1, lr: 0.5}]/; s/schedule: .*/schedule: {kind: constant}/; /keep_best/d' "$tmp/client.yaml" >"$tmp/phases.yaml"
+for how in '' --local; do
+	client "phases$how" "$tmp/phases.yaml" $how || fail "phases $how: exit status $?"
+	verify 0 "phases$how" '^model.safetensors is the one that the run has written$'
+done
+client group "$tmp/client.yaml" --local --clients 2 || fail "a group in one process: exit status $?"
+for k in 0 1; do verify 0 group/member-$k '^model.safetensors is the one that the run has written$'; done
+
 client_dies client.apply@8 killed "$tmp/client.yaml"
 verify 0 killed '^the last process has not written its end'
 cp -r "$tmp/killed" "$tmp/half"
