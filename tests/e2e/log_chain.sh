@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# log.jsonl and sessions.jsonl show tampering: `splitc report --verify` names the first line that does not fit of 50
+# log.jsonl and sessions.jsonl show tampering: `splitc report --verify` names the first line that does not fit of 52
 # logs with a line that was changed, removed, swapped or added, with a cut end, or with files of another run. It accuses
 # no honest run: done, killed, resumed, paused, without a link for a while, made longer, begun anew, without room on the
 # disk. A line that was changed while no process ran stays visible when the run goes on.
@@ -64,6 +64,18 @@ for fault in ENOSPC short; do
 	ends_with "$client_pid" 0 $patience "without room for a line of the log: $fault"
 	verify 0 full "^log.jsonl, 1[45] lines"
 done
+
+# ---- the server has lost its newest state: the run goes back to an older checkpoint, and is killed before it has removed
+# the one that it gave up
+client_dies client.apply@8 older "$tmp/client.yaml"
+newest=$(ls "$tmp/older"/checkpoint-*.safetensors | tail -n 1)
+cp "$newest" "$tmp/given-up"
+rm "$(ls "$tmp/store"/session-*"${newest##*checkpoint-}" | head -n 1)"
+client_stands 1 older "$tmp/client.yaml" --resume
+grep -q '^WARN steps-lost' "$tmp/older.log" || fail "the run did not go back to an older checkpoint: $(cat "$tmp/older.log")"
+end_client
+cp "$tmp/given-up" "$newest"
+verify 0 older
 
 # ---- the server is killed: the client goes back, waits, and goes on
 killed_server server.apply=kill@8 other "$tmp/client.yaml" --set train.seed=4
@@ -137,7 +149,18 @@ cp -r "$tmp/killed" "$tmp/t2"
 sed -i '3,$d' "$tmp/t2/log.jsonl"
 verify 65 t2 'checkpoint-.* was written beside another log.jsonl: its last lines, of which line 2 is left, were changed or removed'
 named=$((named + 1))
-[ $named = 50 ] || fail "$named of 50 were named"
+rm -rf "$tmp/t2"; cp -r "$tmp/killed" "$tmp/t2"
+sed -i '$s/"step":0/"step":1/' "$tmp/t2/sessions.jsonl"
+verify 65 t2 'checkpoint-.* was written beside another sessions.jsonl'
+rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t" # a line that fits, behind the end
+python3 - "$tmp/t/log.jsonl" <<-'PY'
+	import hashlib, sys
+	last = open(sys.argv[1], "rb").read().split(b"\n")[-2]
+	open(sys.argv[1], "a").write('{"type":"audit","found":"as agreed","chain":"%s"}\n' % hashlib.blake2b(last, digest_size=16).hexdigest())
+PY
+verify 65 t 'log.jsonl: line 23 was added behind the run.s end'
+named=$((named + 2))
+[ $named = 52 ] || fail "$named of 52 were named"
 
 # A last line that somebody changed while the run stood does not fit what follows.
 cp -r "$tmp/killed" "$tmp/t3"
@@ -151,4 +174,4 @@ mkdir "$tmp/none"
 verify 66 none
 echo '{"type":"step","step":1,"loss":1}' >"$tmp/none/log.jsonl"
 verify 65 none 'its lines have no hashes'
-echo "$named of 50 named"
+echo "$named of 52 named"
