@@ -26,6 +26,7 @@ struct report {
 	uint64_t steps, skipped, epochs, audits, audited,
 		found; /* of log.jsonl; found: audits that found a difference */
 	char last_found[SL_FAIL_TEXT];
+	json_int_t samples[2]; /* to train on; to evaluate on */
 	int starts, ends, backs, lost;
 };
 
@@ -142,6 +143,10 @@ static void take_session(struct report *r, json_t *row)
 	const char *type = text_of(row, "type");
 
 	r->starts += strcmp(type, "start") == 0;
+	if (strcmp(type, "start") == 0) {
+		r->samples[0] = json_integer_value(json_object_get(row, "train_samples"));
+		r->samples[1] = json_integer_value(json_object_get(row, "test_samples"));
+	}
 	r->ends += strcmp(type, "end") == 0;
 	r->backs += strcmp(type, "back") == 0;
 	r->lost += strcmp(type, "lost") == 0;
@@ -193,12 +198,12 @@ static void tell_processes(struct report *r)
 
 		if (start && (begins || ends))
 			line(s, "rows", 5, time_text(start, from), ends ? time_text(row, until) : NULL,
-			     ends ? text_of(row, "outcome") : "killed", ends ? show(row, "step", step) : NULL,
-			     text_of(start, "version"));
+			     ends ? text_of(row, "outcome") : "killed, or failed",
+			     ends ? show(row, "step", step) : NULL, text_of(start, "version"));
 		start = begins ? row : ends ? NULL : start;
 	}
 	if (start)
-		line(s, "rows", 5, time_text(start, from), NULL, "killed, or it still runs", NULL,
+		line(s, "rows", 5, time_text(start, from), NULL, "killed or failed, or it still runs", NULL,
 		     text_of(start, "version"));
 	fact(s, "Interruptions", "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s",
 	     r->starts, r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
@@ -283,6 +288,8 @@ static void tell_data(struct report *r)
 		fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
 		     json_string_value(json_array_get(classes, 0)),
 		     json_string_value(json_array_get(classes, json_array_size(classes) - 1)));
+	fact(s, "Samples", "%" JSON_INTEGER_FORMAT " to train on, %" JSON_INTEGER_FORMAT " to evaluate on",
+	     r->samples[0], r->samples[1]);
 	line(s, "columns", 3, "part", "samples", "fingerprint");
 	for (int i = 0; i < 2; i++) {
 		const json_t *p = json_object_get(r->about, part[i]);
@@ -291,7 +298,8 @@ static void tell_data(struct report *r)
 			line(s, "rows", 3, part[i], show(p, "samples", samples), text_of(p, "fingerprint"));
 	}
 	if (!json_object_get(r->about, "train"))
-		unknown(r, "Samples", "the run did not record how many there are, nor their fingerprints");
+		unknown(r, "Fingerprints",
+			"the run recorded none of its samples, so other data can have the same number");
 	split = json_dumps(json_object_get(r->about, "split"), JSON_COMPACT);
 	fact(s, "Divided by", "%s", split ? split : "no data.split");
 	if (!split)
@@ -345,10 +353,9 @@ static void tell_crossed(struct report *r)
 		     show(r->summary, "wire_tx_bytes", a), show(r->summary, "wire_rx_bytes", b),
 		     show(r->summary, "weights_tx_bytes", c), show(r->summary, "weights_rx_bytes", d));
 	fact(s, "How often",
-	     "%s samples were trained and evaluated here; %" PRIu64
-	     " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses once in an "
-	     "epoch; each evaluated row does in each evaluation",
-	     show(r->summary, "samples", a), r->epochs, sl_plural((long long)r->epochs));
+	     "%" PRIu64 " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses "
+	     "once in an epoch; each evaluated row does in each evaluation. Samples trained and evaluated: %s",
+	     r->epochs, sl_plural((long long)r->epochs), show(r->summary, "samples", a));
 	if (r->starts > r->ends)
 		unknown(r, "Bytes by tensor of killed processes",
 			"the table counts processes that wrote their end. The bytes of all links count the others, "

@@ -11,7 +11,9 @@ void sl_run_log_start(struct sl_training *r)
 {
 	sl_record_keep(r->setup->conf, r->setup->record, r->setup->about);
 	sl_journal_session(&r->journal, "start",
-			   json_pack("{ss ss}", "mode", r->totals.mode, "version", sl_command_version()));
+			   json_pack("{ss ss sI sI}", "mode", r->totals.mode, "version", sl_command_version(),
+				     "train_samples", (json_int_t)r->setup->set[SL_SPLIT_TRAIN].count, "test_samples",
+				     (json_int_t)r->setup->set[SL_SPLIT_TEST].count));
 }
 
 void sl_training_linked(struct sl_training *r, const char *server, const char *key, const char *server_key)

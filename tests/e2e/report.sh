@@ -35,9 +35,10 @@ client ward-2 "$tmp/client.yaml" "${group[@]}" --set share.member=2 --set auth.s
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k"; done
 report ward-2 ward.json
 is "$(fact ward.json 'The run' Outcome)" finished 'the outcome'
+is "$(fact ward.json 'The data' Samples)" '96 to train on, 60 to evaluate on' 'the data'
 is "$(fact ward.json 'The run' 'This member')" 2 'the member'
 like "$(fact ward.json 'Processes of the run' Interruptions)" '^2 processes began, 1 wrote an end;' 'interruptions'
-is "$(cell ward.json 'Processes of the run' 0 2)" killed 'the first process'
+is "$(cell ward.json 'Processes of the run' 0 2)" 'killed, or failed' 'the first process'
 is "$(cell ward.json 'Processes of the run' 1 2)" finished 'the second process'
 is "$(cell ward.json Who 0 4)" "$(print_of ward-2 client)" "the client's key"
 is "$(cell ward.json Who 1 3)" "$(print_of host server)" "the server's key"
