@@ -18,6 +18,7 @@ static const struct sl_command commands[] = {
 	{"tokens", splitc_tokens, "print what a tokenizer makes of text"},
 	{"sweep", splitc_sweep, "train a run once for every row of a list; write a CSV and pictures"},
 	{"plot", splitc_plot, "draw losses, accuracy and bytes of runs as a picture"},
+	{"report", splitc_report, "write a report of a run: what crossed, to whom; check its logs"},
 	{"keygen", splitc_keygen, "make this client's key pair"},
 	{"status", splitc_status, "show what a running splitc is doing"},
 	{"export", splitc_export, "write the trained model as one safetensors or ONNX file"},

@@ -21,6 +21,7 @@ int splitc_data(int argc, char **argv);
 int splitc_tokens(int argc, char **argv);
 int splitc_sweep(int argc, char **argv);
 int splitc_plot(int argc, char **argv);
+int splitc_report(int argc, char **argv);
 int splitc_status(int argc, char **argv);
 int splitc_export(int argc, char **argv);
 int splitc_leak(int argc, char **argv);

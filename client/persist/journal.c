@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "client/persist/audit_note.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
+#include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/log.h"
@@ -34,7 +36,7 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 	sl_model_file_remove(conf, SL_AUDIT_NOTE);
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
-	return sl_jsonl_empty(j->log) == SL_OK
+	return sl_jsonl_empty(j->sessions) == SL_OK && sl_jsonl_empty(j->log) == SL_OK
 		       ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
 }
@@ -47,6 +49,10 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 	if (!conf->log.dir[0])
 		return SL_OK;
 	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
+	if (!err)
+		err = sl_jsonl_check(path, fail);
+	if (!err)
+		err = sl_log_dir_path(path, conf, SL_SESSIONS_FILE, fail);
 	return err ? err : sl_jsonl_check(path, fail);
 }
 
@@ -140,6 +146,10 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	if (!err)
 		err = sl_jsonl_open(&j->log, path, fail);
 	if (!err)
+		err = sl_log_dir_path(path, conf, SL_SESSIONS_FILE, fail);
+	if (!err)
+		err = sl_jsonl_open(&j->sessions, path, fail);
+	if (!err)
 		sl_folder_hold(dir);
 	if (!err)
 		warn_of_others(dir);
@@ -166,6 +176,8 @@ void sl_journal_close(struct sl_journal *j)
 {
 	if (sl_jsonl_close(j->log) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	if (sl_jsonl_close(j->sessions) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-close", SL_SESSIONS_FILE " may not be on the disk");
 	if (j->traffic_fd) {
 		if (fsync(j->traffic_fd - 1) != 0)
 			sl_log(SL_LOG_WARN, "log-close", "log.dir's count of bytes may not be on the disk");
@@ -223,9 +235,42 @@ uint64_t sl_journal_tell(const struct sl_journal *j)
 	return bytes;
 }
 
-void sl_journal_go_back(struct sl_journal *j, uint64_t log_bytes, uint64_t step)
+struct sl_journal_heads sl_journal_heads(const struct sl_journal *j)
 {
-	check_log(j, sl_jsonl_cut(j->log, log_bytes));
+	struct sl_journal_heads heads;
+
+	snprintf(heads.log, sizeof heads.log, "%s", sl_jsonl_head(j->log));
+	snprintf(heads.sessions, sizeof heads.sessions, "%s", sl_jsonl_head(j->sessions));
+	return heads;
+}
+
+void sl_journal_session(struct sl_journal *j, const char *type, json_t *more)
+{
+	json_t *line = json_pack("{ss sI}", "type", type, "time", (json_int_t)sl_wall_s());
+
+	json_object_update(line, more);
+	json_decref(more);
+	if (sl_jsonl_line(j->sessions, line) != SL_OK && !j->sessions_broken) {
+		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE ": %s; lines are lost", strerror(errno));
+		j->sessions_broken = true;
+	}
+}
+
+/* The line is on the disk before the log is cut: a checkpoint of a later step, which may still be there, then does not
+ * look as if somebody had removed the end of the log. */
+static void tell_back(struct sl_journal *j, uint64_t log_bytes, const char *head, uint64_t done)
+{
+	if (!j->log || sl_journal_tell(j) <= log_bytes)
+		return;
+	sl_journal_session(j, "back", json_pack("{sI ss*}", "step", (json_int_t)done, "log", head[0] ? head : NULL));
+	if (sl_jsonl_sync(j->sessions) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE " may not be on the disk");
+}
+
+void sl_journal_go_back(struct sl_journal *j, uint64_t log_bytes, const char *head, uint64_t done, uint64_t step)
+{
+	tell_back(j, log_bytes, head, done);
+	check_log(j, sl_jsonl_cut(j->log, log_bytes, head));
 	sl_events_start(j->events, step);
 }
 
@@ -238,6 +283,8 @@ void sl_journal_sync(const struct sl_journal *j)
 {
 	if (sl_jsonl_sync(j->log) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-write", "log.jsonl may not be on the disk");
+	if (sl_jsonl_sync(j->sessions) != SL_OK)
+		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE " may not be on the disk");
 	if (sl_events_sync(j->events) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-write", "events for TensorBoard may not be on the disk");
 }

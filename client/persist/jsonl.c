@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/failpoint.h"
@@ -17,11 +18,15 @@
 #include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/conf/conf.h"
+#include "common/link/chain.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {
 	int fd;
+	char head[SL_CHAIN_TEXT]; /* of the chain; "": not known yet */
 };
+
+enum { TAIL = 1 << 20 }; /* bytes, more than any line */
 
 static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fail *fail)
 {
@@ -66,7 +71,7 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 		err = sl_folder_make(dir, 0700, fail);
 	if (err)
 		return err;
-	log = malloc(sizeof *log);
+	log = calloc(1, sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
 	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
@@ -90,6 +95,7 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 
 enum sl_err sl_jsonl_empty(struct sl_jsonl *log)
 {
+	sl_chain_begin(log->head);
 	return ftruncate(log->fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
 }
 
@@ -104,15 +110,52 @@ static json_t *integer(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
+/* Reads the head from the last line. Half a line behind it, of a process that was killed, is cut off. */
+static enum sl_err find_head(struct sl_jsonl *log)
+{
+	char path[40], *text, *line;
+	uint64_t end = 0;
+	struct stat st;
+	ssize_t n, all;
+	int fd;
+
+	sl_chain_begin(log->head);
+	if (fstat(log->fd, &st) || !S_ISREG(st.st_mode) || sl_jsonl_tell(log, &end) != SL_OK || !end)
+		return SL_OK;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", log->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	text = malloc(TAIL);
+	all = n = fd < 0 || !text ? -1 : pread(fd, text, TAIL, end > TAIL ? (off_t)(end - TAIL) : 0);
+	while (n > 0 && text[n - 1] != '\n')
+		n--;
+	line = n > 1 ? memrchr(text, '\n', (size_t)n - 1) : NULL;
+	line = line ? line + 1 : text;
+	if (n > 1)
+		sl_chain_next(log->head, line, (size_t)(text + n - 1 - line));
+	free(text);
+	if (fd >= 0)
+		close(fd);
+	return n >= 0 && (n == all || ftruncate(log->fd, (off_t)(end - (uint64_t)(all - n))) == 0) ? SL_OK : SL_ERR_IO;
+}
+
+const char *sl_jsonl_head(struct sl_jsonl *log)
+{
+	if (log && !log->head[0] && find_head(log) != SL_OK)
+		log->head[0] = '\0';
+	return log ? log->head : "";
+}
+
 /* Takes over `object`, which may be NULL (no memory, text that is not UTF-8). */
 static enum sl_err put(struct sl_jsonl *log, json_t *object)
 {
-	char *text = object ? sl_json_dump(object, JSON_COMPACT) : NULL;
+	char *text = NULL;
 	enum sl_err err = SL_OK;
 	size_t len, done = 0;
 	uint64_t begin;
 	int why;
 
+	if (object && json_object_set_new(object, SL_JSONL_CHAIN, json_string(sl_jsonl_head(log))) == 0)
+		text = sl_json_dump(object, JSON_COMPACT);
 	json_decref(object);
 	if (!text)
 		return SL_ERR_NOMEM;
@@ -132,9 +175,21 @@ static enum sl_err put(struct sl_jsonl *log, json_t *object)
 	/* Cut half a line off: it would spoil the next one, too. */
 	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
 		err = SL_ERR_IO;
+	if (!err)
+		sl_chain_next(log->head, text, len - 1);
+	else
+		log->head[0] = '\0'; /* that of the last whole line in the file */
 	free(text);
 	errno = why;
 	return err;
+}
+
+enum sl_err sl_jsonl_line(struct sl_jsonl *log, json_t *line)
+{
+	if (log)
+		return put(log, line);
+	json_decref(line);
+	return SL_OK;
 }
 
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
@@ -188,7 +243,7 @@ enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
 				  integer(a->fetched_bytes)));
 }
 
-static json_t *directions(const struct sl_jsonl_direction *d)
+json_t *sl_jsonl_directions(const struct sl_jsonl_direction *d)
 {
 	json_t *all = json_object();
 
@@ -286,11 +341,11 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"framing_tx_bytes", integer(s->framing_tx_bytes), "framing_rx_bytes", integer(s->framing_rx_bytes),
 		"curve_tx_bytes", integer(s->curve_tx_bytes), "curve_rx_bytes", integer(s->curve_rx_bytes),
 		"audits_begun", integer(s->audits_begun), "audits_ended", integer(s->audits_ended), "direction",
-		directions(s->direction), "test_metrics", scores(s->score), "tx_mb_s", sl_json_real(s->tx_mb_s),
-		"rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined", s->undefined, "best_metric", s->best_metric,
-		"still_steps", integer(s->still), "servers_word", sl_jsonl_words(s), "label_rounding",
-		sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()), "warnings",
-		sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
+		sl_jsonl_directions(s->direction), "test_metrics", scores(s->score), "tx_mb_s",
+		sl_json_real(s->tx_mb_s), "rx_mb_s", sl_json_real(s->rx_mb_s), "test_undefined", s->undefined,
+		"best_metric", s->best_metric, "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s),
+		"label_rounding", sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()),
+		"warnings", sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
 	json_object_set_new(line, "test_baseline", sl_jsonl_baseline(s));
 	json_object_set_new(line, "test_intervals", sl_jsonl_intervals(s));
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
@@ -307,13 +362,14 @@ enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
 	return SL_OK;
 }
 
-enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset)
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset, const char *head)
 {
 	uint64_t end;
 	enum sl_err err = sl_jsonl_tell(log, &end);
 
 	if (!log || err)
 		return err;
+	snprintf(log->head, sizeof log->head, "%s", head);
 	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->fd, (off_t)offset)) == 0 ? SL_OK
 													 : SL_ERR_IO;
 }

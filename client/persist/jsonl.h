@@ -1,6 +1,7 @@
 /* log.jsonl: one JSON object per line, with "type" first: a "step" for each step, an "epoch" for each epoch, an
  * "audit" for each audit, one "summary". A number read back is the same double; what is unknown or undefined (NaN, Inf)
- * is null. Times are in seconds, sizes in bytes. One thread per log. */
+ * is null. Times are in seconds, sizes in bytes. Each line ends with the hash of the line before it (link/chain.h). One
+ * thread per log. */
 #ifndef SL_CLIENT_PERSIST_JSONL_H
 #define SL_CLIENT_PERSIST_JSONL_H
 
@@ -11,6 +12,8 @@
 
 /* The tensors that cross, in the order of their numbers on the wire: four at the cuts, and end_grad and end_mean. */
 enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 24 };
+
+#define SL_JSONL_CHAIN "chain" /* the last member of each line */
 
 /* A metric of an evaluation; name NULL: there is none. */
 struct sl_jsonl_score {
@@ -112,10 +115,17 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
 enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *audit) SL_MUST_CHECK;
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;
+/* Another line, whose "type" comes first. Takes over `line`. */
+enum sl_err sl_jsonl_line(struct sl_jsonl *log, struct json_t *line) SL_MUST_CHECK;
+/* The tensors as an object: codec and bytes of each. */
+struct json_t *sl_jsonl_directions(const struct sl_jsonl_direction *direction);
+/* The hash of the last line, valid until the next call with `log`. "": no log, or it cannot be read. */
+const char *sl_jsonl_head(struct sl_jsonl *log);
 /* _tell: the length of the log in bytes (0: no log). _cut: cuts it back to `offset`, since steps that are run again are
- * logged again. IO, for a pipe too. */
+ * logged again. `head`: the hash of the last line that stays, as somebody noted it; "": as the file has it. So a line
+ * that was changed meanwhile does not fit the next one. IO, for a pipe too. */
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset) SL_MUST_CHECK;
-enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset) SL_MUST_CHECK;
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset, const char *head) SL_MUST_CHECK;
 /* Brings what was written to the disk, or fails with IO. Any thread, while the log is open. */
 enum sl_err sl_jsonl_sync(struct sl_jsonl *log) SL_MUST_CHECK;
 /* fsync and close; IO: the data may not be on the disk. NULL is fine. */

@@ -20,6 +20,16 @@ enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
 /* ---- the link ---- */
 
+static void note_link(struct drive *d)
+{
+	const bool keys = d->auth.transport.own;
+	char own[SL_FINGERPRINT], server[SL_FINGERPRINT];
+
+	sl_key_fingerprint(&d->auth.own.public_key, own);
+	sl_key_fingerprint(&d->auth.server, server);
+	sl_training_linked(d->run, d->setup->conf->server, keys ? own : NULL, keys ? server : NULL);
+}
+
 static void on_ready(void *arg, uint64_t next_step)
 {
 	static const enum drive_event event[] = {
@@ -50,6 +60,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	} else if (err) {
 		sl_drive_fault(d, err);
 	} else {
+		note_link(d);
 		sl_drive_event(d, event[how]);
 	}
 }
@@ -173,6 +184,8 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	(void)sl_drive_handle_audit(d, SL_OK);
 	d->err = d->fail->code;
 	d->link.lost += was_up;
+	if (was_up)
+		sl_training_unlinked(d->run, d->fail->text);
 	sl_drive_event(d, verdict.wait ? EV_LOST : EV_OVER);
 }
 

@@ -389,6 +389,8 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		print_test(s, t);
 	sl_by_class_print(t->scores, t->labels);
 	sl_by_target_print(t->scores, t->score, t->labels);
+	if (t->head[0])
+		printf("log head %s (splitc report --verify)\n", t->head);
 	print_warnings();
 }
 
@@ -467,6 +469,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 							(json_int_t)d->raw_bytes, "nominal_bytes", d->nominal_bytes));
 	}
 	json_object_set_new(root, "directions", directions);
+	json_object_set_new(root, "log_head", t->head[0] ? json_string(t->head) : json_null());
 	sl_json_print(root, JSON_COMPACT, stdout);
 }
 

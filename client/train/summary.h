@@ -5,6 +5,7 @@
 #include "client/figures/metric.h"
 #include "client/persist/jsonl.h"
 #include "client/train/training.h"
+#include "common/link/chain.h"
 
 /* The state of train.stop. */
 struct sl_training_stop {
@@ -16,8 +17,9 @@ struct sl_training_stop {
 };
 
 struct sl_training_totals {
-	const char *mode; /* "local", "remote" */
-	const char *part; /* of the data, that is evaluated (sl_setup_part) */
+	const char *mode;         /* "local", "remote" */
+	const char *part;         /* of the data, that is evaluated (sl_setup_part) */
+	char head[SL_CHAIN_TEXT]; /* of the run's logs, at its end (link/chain.h); "": there are none */
 	const struct sl_learn_task *task;
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t own_steps;                                 /* of the steps, those that are this member's own */

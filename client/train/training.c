@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/persist/record.h"
 #include "client/setup/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -135,7 +134,7 @@ enum sl_err sl_training_begin(struct sl_training *r, struct sl_fail *fail)
 		sl_run_mark(r);
 	}
 	if (!err)
-		sl_record_keep(r->setup->conf, r->setup->record, r->setup->about);
+		sl_run_log_start(r);
 	r->begun = !err;
 	return err;
 }
@@ -544,6 +543,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		       r->totals.kept_by);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
+	sl_run_log_end(r, &line);
 	if (phase->index + 1 < phase->count && strcmp(outcome, "finished") == 0)
 		sl_log(SL_LOG_INFO, "phase", "%d of %d is done, at step %" PRIu64, phase->index + 1, phase->count,
 		       r->step);

@@ -49,6 +49,9 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
 /* Call it before the first step or batch: a new run takes log.dir over from an earlier one. Later calls do nothing. */
 enum sl_err sl_training_begin(struct sl_training *run, struct sl_fail *fail) SL_MUST_CHECK;
+/* For sessions.jsonl: the link to `server` is up, and was lost. The keys' fingerprints; NULL: there are none. */
+void sl_training_linked(struct sl_training *run, const char *server, const char *key, const char *server_key);
+void sl_training_unlinked(struct sl_training *run, const char *why);
 void sl_training_close(struct sl_training *run); /* NULL is fine */
 /* Draws the progress anew, also during a step: on a slow link it can take minutes. */
 void sl_training_show(struct sl_training *run);

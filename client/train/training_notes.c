@@ -15,6 +15,7 @@ void sl_run_mark(struct sl_training *r)
 {
 	r->mark = (struct mark){.step = r->step,
 				.log_bytes = sl_journal_tell(&r->journal),
+				.heads = sl_journal_heads(&r->journal),
 				.skipped_in_row = r->skipped_in_row,
 				.epoch = r->epoch,
 				.in_epoch = r->in_epoch,
@@ -122,6 +123,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64 " %" PRIu64, a->server_s, a->server_steps, a->own_steps);
 	sl_run_traffic_text(r, traffic);
 	sl_checkpoint_note(c, traffic_key, "%s", traffic);
+	if (m->heads.log[0])
+		sl_checkpoint_note(c, SL_HEADS_NOTE, "%s %s", m->heads.log, m->heads.sessions);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a %" PRIu64, a->test_loss, a->test_acc, a->best_test_acc,
 			   a->test_step);
 	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a %s", a->best_step, a->kept, a->kept_by);
@@ -149,6 +152,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, best_key);
 	sl_checkpoint_ask(c, traffic_key);
 	sl_checkpoint_ask(c, stop_key);
+	sl_checkpoint_ask(c, SL_HEADS_NOTE);
 }
 
 /* Files of earlier versions lack the last two numbers, or three: each row had one label. */
@@ -267,11 +271,15 @@ static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
 
 /* In the events, an epoch has the same x as its last step. It is written again, so all events of that x are cut off,
  * and the step's are written again, too. */
-static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
+static void go_back(struct sl_training *r, const struct sl_checkpoint *c, uint64_t log_bytes, bool last_known)
 {
 	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r);
+	const char *note = c ? sl_checkpoint_noted(c, SL_HEADS_NOTE) : NULL;
+	char head[SL_CHAIN_TEXT] = ""; /* files of earlier versions lack it */
 
-	sl_journal_go_back(&r->journal, log_bytes, r->step + !with_last);
+	if (note)
+		(void)!sscanf(note, "%32s", head);
+	sl_journal_go_back(&r->journal, log_bytes, head, r->step, r->step + !with_last);
 	if (with_last)
 		sl_journal_repeat(&r->journal, &r->last);
 }
@@ -334,7 +342,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
 	sl_run_traffic_before(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);
-	go_back(r, log_bytes, read_last(r, c));
+	go_back(r, c, log_bytes, read_last(r, c));
 	sl_run_mark(r);
 	sl_run_batch_over(r); /* no evaluation may follow now, where one would have before */
 	return SL_OK;

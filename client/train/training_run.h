@@ -22,6 +22,7 @@ struct tally {
  * there evaluates again, and logs the same. */
 struct mark {
 	uint64_t step, log_bytes, skipped_in_row;
+	struct sl_journal_heads heads;
 	int epoch;
 	int64_t in_epoch;
 	struct tally train;
@@ -77,6 +78,10 @@ bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.
 bool sl_run_keeps_best(const struct sl_training *r);
 void sl_run_judge(struct sl_training *r);           /* an evaluation is over: is it the best, and the last? */
 void sl_run_check_own(const struct sl_training *r); /* warns of a run that is done and has trained no step of its own */
+/* training_sessions.c: the process begins, and keeps its record; it ends, with the head of its log and the hashes of
+ * the models. The end sets totals.head. */
+void sl_run_log_start(struct sl_training *r);
+void sl_run_log_end(struct sl_training *r, const struct sl_jsonl_summary *s);
 /* With a run that is over: the last whole evaluation is compared with what a network reaches that has learned nothing.
  */
 void sl_run_compared(struct sl_training *r);

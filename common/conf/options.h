@@ -23,6 +23,11 @@ struct sl_options_lines { /* of predict */
 	const char *listen; /* NULL: not given */
 };
 
+struct sl_options_report {
+	bool verify;
+	const char *format; /* NULL: not given */
+};
+
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
@@ -41,6 +46,7 @@ struct sl_options {
 	struct sl_options_check check;
 	struct sl_options_export export;
 	struct sl_options_lines lines;
+	struct sl_options_report report;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut, *role;                 /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
@@ -81,6 +87,7 @@ enum {
 	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr, --connect */
 	SL_OPT_PARTY = 8388608,    /* --party */
 	SL_OPT_SET = 33554432,     /* --set */
+	SL_OPT_REPORT = 67108864,  /* --format, --out FILE, --verify */
 	SL_OPT_MANY = 16777216,    /* the same: it may be repeated; a list of SL_MAX_PARTIES, which ends with NULL */
 	SL_OPT_ONCE = 4194304,     /* in an option's row alone: a second one is refused, as the first would be lost */
 };

@@ -74,6 +74,8 @@ for type in step epoch summary; do
 	[ $type != step ] || echo skipped >>"$tmp/keys" # of steps with NaN
 	compare "log.jsonl, $type" log.jsonl "\`$type\`" <"$tmp/keys"
 done
+"$SPLITC" report "$tmp/end" --format json | jq -r 'keys[]' | compare 'report --format json' 'A report of a run' '`report --format json`'
+for type in start link end; do jq -r "select(.type == \"$type\") | keys[]" "$tmp/end/sessions.jsonl"; done | sort -u | has sessions.jsonl sessions.jsonl
 "$SPLITC" eval "$tmp/client.yaml" --local --parity --json --weights "$tmp/end/model.safetensors" 2>"$tmp/eval.log" |
 	jq -r 'paths | map(strings)[]' | has 'eval --parity --json' 'splitc train --json, eval --json'
 "$SPLITC" flops "$tmp/client.yaml" --json | jq -r 'keys[]' | compare 'flops --json' 'splitc flops --json, graph --json, codecs --json' '`flops`'

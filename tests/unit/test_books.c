@@ -387,6 +387,8 @@ static int remove_folder(void **state)
 
 	snprintf(path, sizeof path, "%s/log.jsonl", dir);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/sessions.jsonl", dir);
+	unlink(path);
 	snprintf(path, sizeof path, "%s/traffic", dir);
 	unlink(path);
 	return rmdir(dir);

@@ -264,10 +264,10 @@ static void without_a_file_there_is_nothing_to_resume(void **state)
 
 static int remove_folder(void **state)
 {
-	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key", "traffic"};
+	static const char *const left[] = {"log.jsonl", "sessions.jsonl", "link-epoch", "session-key", "traffic"};
 	char path[64];
 
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
 		unlink(path);
 	}

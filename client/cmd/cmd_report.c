@@ -1,0 +1,104 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cmd/command.h"
+#include "client/cmd/run_report.h"
+#include "client/persist/log_check.h"
+#include "common/base/newfile.h"
+#include "common/base/text.h"
+#include "common/telemetry/json.h"
+
+static const char *const usage[] = {
+	"splitc report RUN [--format html|md|json] [--out FILE] | --verify",
+	"Writes a report for whoever decides about the data, from the files in RUN, the log.dir of a run. It says what "
+	"crossed, how often, who was linked, what was audited, and what the model is worth. A section says what is not "
+	"known. If splitc leak has written to RUN/leak, its figures are in the report.",
+	"--verify checks log.jsonl and sessions.jsonl by the hashes in their lines, their ends by what checkpoints and "
+	"sessions.jsonl say, and the models by their hashes. Status 65 and a sentence name the first line or file that "
+	"does not fit. The hashes have no key: whoever can write all files of RUN can make them anew. So give the log "
+	"head, which training prints at its end, to somebody else.",
+	NULL,
+};
+
+static int verify(const char *run)
+{
+	struct sl_log_check found;
+	struct sl_fail fail;
+
+	if (sl_log_check(&found, run, &fail) != SL_OK)
+		return sl_command_failed(&fail);
+	printf("log.jsonl, %ld line%s: each fits the one before\n", found.lines, sl_plural(found.lines));
+	if (found.unchained)
+		printf("of these the first %ld are of an earlier version and have no hashes: only the last of them is "
+		       "covered\n",
+		       found.unchained);
+	if (found.covered < found.lines)
+		printf("behind line %ld nothing else holds a hash of the log: lines at its end can be missing, or the "
+		       "last one be another\n",
+		       found.covered);
+	printf("%s\n", !found.ended ? "the last process has not written its end, so nothing says which models are "
+				      "its own"
+		       : found.model_said
+			       ? "model.safetensors is the one that the run has written"
+			       : "nothing says which model.safetensors the run has written, or there is none");
+	printf("log head %s\n", found.head);
+	return 0;
+}
+
+/* The form that was asked for, or that the name of FILE says. */
+static const char *form_of(const struct sl_options *o)
+{
+	if (o->report.format)
+		return o->report.format;
+	return o->out && sl_ends_with(o->out, ".html")   ? "html"
+	       : o->out && sl_ends_with(o->out, ".json") ? "json"
+							 : "md";
+}
+
+static enum sl_err write_report(const struct sl_options *o, const char *form, struct sl_fail *fail)
+{
+	json_t *report = NULL;
+	char *text = NULL;
+	size_t len;
+	FILE *to;
+	enum sl_err err = sl_run_report_make(&report, o->config, fail);
+
+	if (err)
+		return err;
+	to = o->out ? open_memstream(&text, &len) : stdout;
+	if (!to)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the report");
+	else if (strcmp(form, "json") == 0)
+		sl_json_print(json_incref(report), JSON_INDENT(2), to);
+	else
+		sl_run_report_print(report, strcmp(form, "html") == 0, to);
+	if (!err && o->out)
+		err = fclose(to) == 0 ? sl_newfile_put(o->out, 0600, SL_FP_NONE, text, len, fail)
+				      : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the report");
+	free(text);
+	json_decref(report);
+	return err;
+}
+
+int splitc_report(int argc, char **argv)
+{
+	struct sl_options o = {.command = "report", .usage = usage};
+	struct sl_fail fail;
+	const char *form;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_REPORT, 1);
+
+	if (status >= 0)
+		return status;
+	if (!o.config)
+		return sl_options_missing(&o, "RUN");
+	if (o.report.verify && (o.out || o.report.format))
+		return sl_command_refuse("report: --verify writes no report: leave --out and --format away");
+	if (o.report.verify)
+		return verify(o.config);
+	form = form_of(&o);
+	if (strcmp(form, "html") != 0 && strcmp(form, "md") != 0 && strcmp(form, "json") != 0)
+		return sl_command_refuse("report --format: '%.40s' is not html, md or json", form);
+	return write_report(&o, form, &fail) ? sl_command_failed(&fail) : 0;
+}

@@ -1,0 +1,568 @@
+#include "client/cmd/run_report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/cmd/command.h"
+#include "client/persist/journal.h"
+#include "client/persist/log_check.h"
+#include "client/persist/model_file.h"
+#include "client/setup/about.h"
+#include "common/telemetry/json.h"
+
+enum { TEXT = 1024, TIME_TEXT = 32, CONFIG_MOST = 1 << 20 };
+
+struct report {
+	const char *dir;
+	json_t *sections, *unknown; /* unknown: the last section */
+	json_t *summary, *about;    /* NULL: there is none */
+	json_t *sessions;           /* the lines of sessions.jsonl */
+	uint64_t steps, skipped, epochs, audits, audited,
+		found; /* of log.jsonl; found: audits that found a difference */
+	char last_found[SL_FAIL_TEXT];
+	json_int_t samples[2]; /* to train on; to evaluate on */
+	int starts, ends, backs, lost;
+};
+
+/* ---- sections */
+
+static json_t *section(struct report *r, const char *title)
+{
+	json_t *s = json_pack("{s:s, s:[], s:[], s:[]}", "title", title, "facts", "columns", "rows");
+
+	json_array_append_new(r->sections, s);
+	return s;
+}
+
+static void fact(json_t *s, const char *name, const char *format, ...) SL_PRINTF(3, 4);
+static void fact(json_t *s, const char *name, const char *format, ...)
+{
+	char text[TEXT];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	json_array_append_new(json_object_get(s, "facts"), json_pack("[s o]", name, sl_json_text(text)));
+}
+
+/* Appends n texts as the table's columns, or as one of its rows. NULL: a dash. */
+static void line(json_t *s, const char *what, int n, ...)
+{
+	json_t *cells = json_array();
+	va_list args;
+
+	va_start(args, n);
+	for (int i = 0; i < n; i++) {
+		const char *text = va_arg(args, const char *);
+
+		json_array_append_new(cells, sl_json_text(text ? text : "-"));
+	}
+	va_end(args);
+	if (strcmp(what, "columns") == 0)
+		json_object_set_new(s, what, cells);
+	else
+		json_array_append_new(json_object_get(s, what), cells);
+}
+
+static const char *text_of(const json_t *of, const char *key)
+{
+	return json_string_value(json_object_get(of, key));
+}
+
+static const char *time_text(const json_t *line, char out[TIME_TEXT])
+{
+	const time_t at = (time_t)json_integer_value(json_object_get(line, "time"));
+	struct tm tm;
+
+	return gmtime_r(&at, &tm) && strftime(out, TIME_TEXT, "%Y-%m-%d %H:%M:%S UTC", &tm) ? out : "?";
+}
+
+/* A member as text: numbers with all digits that matter. */
+static const char *show(const json_t *of, const char *key, char out[TEXT])
+{
+	const json_t *x = json_object_get(of, key);
+
+	if (json_is_string(x))
+		snprintf(out, TEXT, "%s", json_string_value(x));
+	else if (json_is_integer(x))
+		snprintf(out, TEXT, "%" JSON_INTEGER_FORMAT, json_integer_value(x));
+	else if (json_is_number(x))
+		snprintf(out, TEXT, "%.6g", json_number_value(x));
+	else
+		snprintf(out, TEXT, "-");
+	return out;
+}
+
+static void unknown(struct report *r, const char *what, const char *why)
+{
+	fact(r->unknown, what, "%s", why);
+}
+
+/* ---- the files of log.dir */
+
+static json_t *read_json(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof path, "%s/%s", dir, name) < PATH_MAX
+		       ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL)
+		       : NULL;
+}
+
+static void take_log(struct report *r, json_t *row)
+{
+	const char *type = text_of(row, "type"), *found = text_of(row, "found");
+
+	if (strcmp(type, "step") == 0) {
+		r->steps++;
+		r->skipped += json_is_true(json_object_get(row, "skipped"));
+	} else if (strcmp(type, "epoch") == 0) {
+		r->epochs++;
+	} else if (strcmp(type, "audit") == 0 && found) {
+		r->audits++;
+		r->audited += (uint64_t)json_integer_value(json_object_get(row, "steps"));
+		if (strcmp(found, "as agreed") != 0) {
+			r->found++;
+			snprintf(r->last_found, sizeof r->last_found, "%s", found);
+		}
+	} else if (strcmp(type, "summary") == 0) {
+		json_decref(r->summary);
+		r->summary = json_incref(row);
+	}
+}
+
+static void take_session(struct report *r, json_t *row)
+{
+	const char *type = text_of(row, "type");
+
+	r->starts += strcmp(type, "start") == 0;
+	if (strcmp(type, "start") == 0) {
+		r->samples[0] = json_integer_value(json_object_get(row, "train_samples"));
+		r->samples[1] = json_integer_value(json_object_get(row, "test_samples"));
+	}
+	r->ends += strcmp(type, "end") == 0;
+	r->backs += strcmp(type, "back") == 0;
+	r->lost += strcmp(type, "lost") == 0;
+	json_array_append(r->sessions, row);
+}
+
+static enum sl_err read_lines(struct report *r, const char *name, void (*take)(struct report *, json_t *),
+			      struct sl_fail *fail)
+{
+	char path[PATH_MAX], *text = NULL;
+	FILE *f = snprintf(path, sizeof path, "%s/%s", r->dir, name) < PATH_MAX ? fopen(path, "re") : NULL;
+	enum sl_err err = SL_OK;
+	size_t room = 0;
+	long n = 0;
+
+	if (!f)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.300s/%s: %s (give a run's log.dir)", r->dir, name,
+				   strerror(errno));
+	for (ssize_t len; !err && (len = getline(&text, &room, f)) > 0 && text[len - 1] == '\n';) {
+		json_t *row = json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
+
+		n++;
+		if (text_of(row, "type"))
+			take(r, row);
+		else
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%ld: not a line of a run's log (docs/OUTPUT.md)", path,
+					  n);
+		json_decref(row);
+	}
+	free(text);
+	fclose(f);
+	return err;
+}
+
+/* ---- what the sections say */
+
+static void tell_processes(struct report *r)
+{
+	json_t *s = section(r, "Processes of the run"), *row;
+	char from[TIME_TEXT], until[TIME_TEXT], step[TEXT];
+	const json_t *start = NULL;
+	size_t i;
+
+	line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
+	json_array_foreach(r->sessions, i, row)
+	{
+		const char *type = text_of(row, "type");
+		const bool begins = strcmp(type, "start") == 0, ends = strcmp(type, "end") == 0;
+
+		if (start && (begins || ends))
+			line(s, "rows", 5, time_text(start, from), ends ? time_text(row, until) : NULL,
+			     ends ? text_of(row, "outcome") : "killed, or failed",
+			     ends ? show(row, "step", step) : NULL, text_of(start, "version"));
+		start = begins ? row : ends ? NULL : start;
+	}
+	if (start)
+		line(s, "rows", 5, time_text(start, from), NULL, "killed or failed, or it still runs", NULL,
+		     text_of(start, "version"));
+	fact(s, "Interruptions", "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s",
+	     r->starts, r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
+	     sl_plural(r->backs));
+}
+
+/* A remark of config.yaml, or one of the keys that say most, as a fact. `part`: the part of the config that l is in. */
+static void tell_setting(json_t *s, const char *part, const char *l)
+{
+	static const struct {
+		const char *part, *begin, *name;
+	} of[] = {{"", "# command: ", "Command"},
+		  {"", "# in: ", "In the folder"},
+		  {"", "# on: ", "On"},
+		  {"", "# with: ", "Program"},
+		  {"model:", "  name: ", "Network"},
+		  {"partition:", "partition: ", "Cut"},
+		  {"train:", "  batch: ", "Batch"},
+		  {"train:", "  seed: ", "Seed"},
+		  {"train:", "  epochs: ", "Epochs to do"},
+		  {"share:", "  group: ", "Group"},
+		  {"share:", "  clients: ", "Members"},
+		  {"share:", "  member: ", "This member"},
+		  {"noise:", "  head_act: ", "Noise on head_act"},
+		  {"noise:", "  mid_grad: ", "Noise on mid_grad"}};
+
+	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+		if (strncmp(part, of[i].part, strlen(of[i].part)) == 0 &&
+		    strncmp(l, of[i].begin, strlen(of[i].begin)) == 0)
+			fact(s, of[i].name, "%s", l + strlen(of[i].begin));
+}
+
+/* The record of the run: what says most in section s, and all keys as the text of `settings`. Keys of auth are paths
+ * there. */
+static void tell_config(struct report *r, json_t *s, json_t *settings)
+{
+	char path[PATH_MAX], *save = NULL, *keys = NULL;
+	const char *part = "";
+	uint8_t *text = NULL;
+	struct sl_fail fail;
+	size_t len;
+	FILE *to = open_memstream(&keys, &len);
+
+	if (!to || snprintf(path, sizeof path, "%s/config.yaml", r->dir) >= PATH_MAX ||
+	    sl_file_read(path, CONFIG_MOST, &text, &len, &fail) != SL_OK)
+		unknown(r, "Settings", "log.dir has no record of the run (config.yaml)");
+	for (char *l = text ? strtok_r((char *)text, "\n", &save) : NULL; l; l = strtok_r(NULL, "\n", &save)) {
+		part = *l != ' ' && *l != '#' ? l : part;
+		tell_setting(s, part, l);
+		if (l[strspn(l, " ")] != '#')
+			fprintf(to, "%s\n", l);
+	}
+	if (to && fclose(to) == 0 && *keys)
+		json_object_set_new(settings, "text", sl_json_text(keys));
+	free(keys);
+	free(text);
+}
+
+static void tell_run(struct report *r, json_t *settings)
+{
+	json_t *s = section(r, "The run");
+	char outcome[TEXT];
+
+	fact(s, "Outcome", "%s", r->summary ? show(r->summary, "outcome", outcome) : "not ended");
+	fact(s, "Steps of this host", "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " epoch%s",
+	     r->steps, r->skipped, r->epochs, sl_plural((long long)r->epochs));
+	tell_config(r, s, settings);
+}
+
+static void tell_data(struct report *r)
+{
+	static const char *const part[] = {"train", "test"};
+	json_t *s = section(r, "The data"), *classes = json_object_get(r->about, "classes");
+	char samples[TEXT], *split;
+
+	if (!r->about) {
+		unknown(r, "Data", "log.dir says nothing of them (about.json)");
+		return;
+	}
+	fact(s, "Kind", "%s", text_of(r->about, "kind") ? text_of(r->about, "kind") : "-");
+	if (json_array_size(classes))
+		fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
+		     json_string_value(json_array_get(classes, 0)),
+		     json_string_value(json_array_get(classes, json_array_size(classes) - 1)));
+	fact(s, "Samples", "%" JSON_INTEGER_FORMAT " to train on, %" JSON_INTEGER_FORMAT " to evaluate on",
+	     r->samples[0], r->samples[1]);
+	line(s, "columns", 3, "part", "samples", "fingerprint");
+	for (int i = 0; i < 2; i++) {
+		const json_t *p = json_object_get(r->about, part[i]);
+
+		if (p)
+			line(s, "rows", 3, part[i], show(p, "samples", samples), text_of(p, "fingerprint"));
+	}
+	if (!json_object_get(r->about, "train"))
+		unknown(r, "Fingerprints",
+			"the run recorded none of its samples, so other data can have the same number");
+	split = json_dumps(json_object_get(r->about, "split"), JSON_COMPACT);
+	fact(s, "Divided by", "%s", split ? split : "no data.split");
+	if (!split)
+		unknown(r, "Patients or groups",
+			"without data.split.by nothing says whether samples of one patient are "
+			"both in training and in the evaluation");
+	free(split);
+}
+
+/* Adds the bytes of each process that wrote its end. */
+static json_t *add_up(const struct report *r)
+{
+	json_t *sum = json_object(), *row, *of;
+	const char *name, *key;
+	size_t i;
+
+	json_array_foreach(r->sessions, i, row) json_object_foreach(json_object_get(row, "direction"), name, of)
+	{
+		json_t *all = json_object_get(sum, name), *x;
+
+		if (!all)
+			json_object_set_new(sum, name, all = json_object());
+		json_object_foreach(of, key, x) if (json_is_integer(x)) json_object_set_new(
+			all, key, json_integer(json_integer_value(x) + json_integer_value(json_object_get(all, key))));
+		else json_object_set(all, key, x);
+	}
+	return sum;
+}
+
+static void tell_crossed(struct report *r)
+{
+	static const char *const up[] = {"head_act", "mid_grad", "end_grad"};
+	json_t *s = section(r, "What crossed"), *sum = add_up(r), *of;
+	char a[TEXT], b[TEXT], c[TEXT], d[TEXT];
+	const char *name;
+
+	line(s, "columns", 6, "tensor", "direction", "codec", "bytes with headers", "payload", "as fp32");
+	json_object_foreach(sum, name, of)
+	{
+		bool sent = false;
+
+		for (size_t i = 0; i < sizeof up / sizeof up[0]; i++)
+			sent |= strcmp(name, up[i]) == 0;
+		line(s, "rows", 6, name, sent ? "to the server" : "from the server", text_of(of, "codec"),
+		     show(of, "wire_bytes", a), show(of, "payload_bytes", b), show(of, "raw_bytes", c));
+	}
+	json_decref(sum);
+	if (r->summary)
+		fact(s, "All bytes of the run's links",
+		     "%s sent, %s received; of these weights of the middle: %s and %s",
+		     show(r->summary, "wire_tx_bytes", a), show(r->summary, "wire_rx_bytes", b),
+		     show(r->summary, "weights_tx_bytes", c), show(r->summary, "weights_rx_bytes", d));
+	fact(s, "How often",
+	     "%" PRIu64 " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses "
+	     "once in an epoch; each evaluated row does in each evaluation. Samples trained and evaluated: %s",
+	     r->epochs, sl_plural((long long)r->epochs), show(r->summary, "samples", a));
+	if (r->starts > r->ends)
+		unknown(r, "Bytes by tensor of killed processes",
+			"the table counts processes that wrote their end. The bytes of all links count the others, "
+			"too, "
+			"to the last quarter of a second");
+	if (r->backs)
+		unknown(r, "Repeated steps",
+			"rows of steps that were repeated crossed again; the log keeps the last time of each step, not "
+			"how many "
+			"were repeated");
+}
+
+static void tell_who(struct report *r)
+{
+	json_t *s = section(r, "Who"), *row, *members, *m;
+	char from[TIME_TEXT], until[TIME_TEXT], steps[TEXT], rows[TEXT], name[32];
+	const json_t *link = NULL;
+	size_t i;
+
+	line(s, "columns", 5, "from", "until", "server", "its key", "this client's key");
+	json_array_foreach(r->sessions, i, row)
+	{
+		const bool is = strcmp(text_of(row, "type"), "link") == 0,
+			   ends = is || strcmp(text_of(row, "type"), "lost") == 0 ||
+				  strcmp(text_of(row, "type"), "end") == 0 ||
+				  strcmp(text_of(row, "type"), "start") == 0;
+
+		if (link && ends)
+			line(s, "rows", 5, time_text(link, from),
+			     strcmp(text_of(row, "type"), "start") == 0 ? NULL : time_text(row, until),
+			     text_of(link, "server"), text_of(link, "server_key"), text_of(link, "key"));
+		link = is ? row : ends ? NULL : link;
+	}
+	if (link)
+		line(s, "rows", 5, time_text(link, from), NULL, text_of(link, "server"), text_of(link, "server_key"),
+		     text_of(link, "key"));
+	if (!json_array_size(json_object_get(s, "rows")))
+		fact(s, "Links", "none: all was computed in this process");
+	members = json_object_get(json_object_get(r->summary, "group"), "members");
+	json_array_foreach(members, i, m)
+	{
+		snprintf(name, sizeof name, "Member %zu", i);
+		fact(s, name, "took part in %s steps, with %s %% of all rows, as the server says",
+		     show(m, "steps", steps), show(m, "rows", rows));
+	}
+	if (json_array_size(members))
+		unknown(r, "Keys and addresses of other members", "the server alone knows them");
+	unknown(r, "Who else read what the server received", "nothing on this host can show that");
+}
+
+static void tell_audits(struct report *r)
+{
+	json_t *s = section(r, "Audits of the server"), *word = json_object_get(r->summary, "servers_word"), *one;
+	char a[TEXT], b[TEXT], all[TEXT] = "";
+	size_t i;
+
+	if (r->summary)
+		fact(s, "Begun and ended", "%s and %s in the run", show(r->summary, "audits_begun", a),
+		     show(r->summary, "audits_ended", b));
+	fact(s, "In the log",
+	     "%" PRIu64 ", of %" PRIu64 " steps that this host computed, too; %" PRIu64 " found a difference%s%s",
+	     r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
+	json_array_foreach(word, i, one)
+		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", json_string_value(one));
+	if (*all)
+		fact(s, "The server's word", "%s", all);
+	if (r->steps > r->audited)
+		unknown(r, "Steps without an audit", "that the server computed these as agreed is its word");
+}
+
+/* Adds a row for each figure in `of`, which is one, or an object of such. */
+static int tell_figures(json_t *s, const json_t *of, const char *name, int depth)
+{
+	char value[TEXT], chance[TEXT], worst[TEXT], by[TEXT], below[160], *classes;
+	const char *key;
+	json_t *x;
+	int n = 0;
+
+	if (json_object_get(of, "value")) {
+		classes = json_dumps(json_object_get(of, "classes"), JSON_COMPACT | JSON_REAL_PRECISION(3));
+		snprintf(by, sizeof by, "%s (class %s)", show(of, "worst", worst), show(of, "worst_class", chance));
+		line(s, "rows", 5, name, show(of, "value", value), show(of, "chance", chance),
+		     json_object_get(of, "worst") ? by : NULL, classes);
+		free(classes);
+		return 1;
+	}
+	json_object_foreach((json_t *)(uintptr_t)of, key, x) if (json_is_object(x) && depth < 4)
+	{
+		snprintf(below, sizeof below, "%.100s%s%.50s", name, *name ? " " : "", key);
+		n += tell_figures(s, x, below, depth + 1);
+	}
+	return n;
+}
+
+static void tell_leaks(struct report *r)
+{
+	json_t *leak = read_json(r->dir, "leak/leak.json"), *s = section(r, "What the server could learn"), *x;
+	const char *of;
+
+	if (!leak) {
+		fact(s, "Measured", "no: splitc leak CONFIG --out %.300s/leak would be part of this report", r->dir);
+		unknown(r, "Leaks", "what the server could learn from what crossed was not measured");
+		return;
+	}
+	json_object_foreach(json_object_get(leak, "in_short"), of, x)
+		fact(s, of, "%s", json_string_value(x) ? json_string_value(x) : "-");
+	line(s, "columns", 5, "figure", "value", "chance", "worst class", "each class");
+	(void)tell_figures(s, leak, "", 0);
+	json_decref(leak);
+	unknown(r, "Better attacks", "a bad reconstruction proves only that this attack failed");
+}
+
+static void tell_interval(json_t *s, const json_t *intervals, const char *key, const char *name)
+{
+	const json_t *x = json_object_get(intervals, key);
+
+	if (json_array_size(x) == 2)
+		fact(s, name, "95 %% interval %.4g to %.4g", json_number_value(json_array_get(x, 0)),
+		     json_number_value(json_array_get(x, 1)));
+}
+
+static void tell_model(struct report *r)
+{
+	json_t *s = section(r, "The model"), *x;
+	char path[PATH_MAX], hash[SL_CHAIN_TEXT], a[TEXT], b[TEXT], c[TEXT];
+	const json_t *intervals = json_object_get(r->summary, "test_intervals");
+	struct sl_fail fail;
+	const char *name;
+
+	if (snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, r->dir) < PATH_MAX && !sl_chain_file(hash, path, &fail))
+		fact(s, SL_MODEL_FILE, "BLAKE2b, 16 bytes: %s", hash);
+	else
+		unknown(r, "The model", "log.dir has no " SL_MODEL_FILE);
+	if (!r->summary) {
+		unknown(r, "Figures", "the run has not ended, so there is no summary");
+		return;
+	}
+	fact(s, "Evaluated", "on the part \"%s\": loss %s, accuracy %s", show(r->summary, "evaluated_part", a),
+	     show(r->summary, "test_loss", b), show(r->summary, "test_acc", c));
+	tell_interval(s, intervals, "acc", "accuracy");
+	tell_interval(s, intervals, "auc", "auc");
+	json_object_foreach(json_object_get(r->summary, "test_metrics"), name, x)
+	{
+		snprintf(a, sizeof a, "%.6g", json_number_value(x));
+		fact(s, name, "%s", json_is_number(x) ? a : "undefined");
+	}
+	x = json_object_get(r->summary, "test_baseline");
+	if (json_object_get(x, "acc"))
+		fact(s, "To compare", "always \"%s\" has accuracy %s", show(x, "class", a), show(x, "acc", b));
+	if (!intervals || json_is_null(intervals))
+		unknown(r, "Intervals", "there is none for these figures");
+	unknown(r, "Other data", "the figures are of the evaluated part; data of another site or time can differ");
+}
+
+static void tell_logs(struct report *r)
+{
+	json_t *s = section(r, "The logs");
+	struct sl_log_check found;
+	struct sl_fail fail;
+
+	if (sl_log_check(&found, r->dir, &fail) != SL_OK) {
+		fact(s, "Checked", "THEY DO NOT FIT: %s", fail.text);
+		return;
+	}
+	fact(s, "Checked", "%ld and %ld lines, and each fits the one before", found.lines, found.sessions);
+	fact(s, "Log head", "%s", found.head);
+	if (found.covered < found.lines)
+		fact(r->unknown, "The log's end", "behind line %ld nothing else holds a hash of the log",
+		     found.covered);
+	unknown(r, "Whether somebody made all files anew",
+		"the hashes have no key. Compare the log head with the one that was handed on when the run ended");
+}
+
+enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fail)
+{
+	struct report r = {.dir = dir, .sections = json_array(), .sessions = json_array()};
+	json_t *settings = json_pack("{s:s, s:[], s:[], s:[]}", "title", "Settings", "facts", "columns", "rows");
+	enum sl_err err = read_lines(&r, "log.jsonl", take_log, fail);
+
+	r.unknown = json_pack("{s:s, s:[], s:[], s:[]}", "title", "What is not known", "facts", "columns", "rows");
+	if (!err && read_lines(&r, SL_SESSIONS_FILE, take_session, fail) == SL_ERR_DATA)
+		err = SL_ERR_DATA;
+	if (!err) {
+		r.about = read_json(dir, SL_ABOUT_FILE);
+		tell_run(&r, settings);
+		tell_processes(&r);
+		tell_data(&r);
+		tell_crossed(&r);
+		tell_who(&r);
+		tell_audits(&r);
+		tell_leaks(&r);
+		unknown(&r, "Privacy as a number", "the run counted no epsilon");
+		tell_model(&r);
+		tell_logs(&r);
+		if (!r.starts)
+			unknown(&r, "Times and links",
+				"log.dir has no " SL_SESSIONS_FILE ": an earlier version of Split wrote it");
+		json_array_append(r.sections, r.unknown);
+		json_array_append(r.sections, settings);
+		*out = json_pack("{s:i, s:o, s:O, s:O?, s:O}", "schema", 1, "run", sl_json_text(dir), "sections",
+				 r.sections, "summary", r.summary, "sessions", r.sessions);
+	}
+	json_decref(r.unknown);
+	json_decref(settings);
+	json_decref(r.sections);
+	json_decref(r.sessions);
+	json_decref(r.summary);
+	json_decref(r.about);
+	return err;
+}

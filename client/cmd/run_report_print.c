@@ -1,0 +1,166 @@
+#include <string.h>
+
+#include "client/cmd/run_report.h"
+#include "common/base/text.h"
+
+/* A form of the report: what stands before and behind each of its parts, and how a text is written in it. */
+struct form {
+	const char *title[2], *heading[2], *facts[2], *fact[3], *table[2], *columns[2], *column[2], *row[2], *cell[2],
+		*block[2], *end;
+	const char *rule; /* for each column, between the columns and the rows; NULL: nothing */
+	void (*put)(FILE *to, const char *text);
+	void (*put_block)(FILE *to, const char *text);
+};
+
+/* n bytes of text are a character, or n is 0 and the first is none. */
+static size_t character(const char *text)
+{
+	return sl_text_character(text, strlen(text));
+}
+
+static void put_html(FILE *to, const char *text)
+{
+	for (size_t n; *text; text += n ? n : 1) {
+		n = *text == '\n' || *text == '\t' ? 1 : character(text);
+		if (!n)
+			fputs("&#xFFFD;", to);
+		else if (strchr("<>&\"'", *text))
+			fprintf(to, "&#%d;", *text);
+		else
+			fwrite(text, 1, n, to);
+	}
+}
+
+/* On one line, and nothing in it is markup. */
+static void put_markdown(FILE *to, const char *text)
+{
+	for (size_t n; *text; text += n ? n : 1) {
+		n = character(text);
+		if (!n)
+			fputc(*text == '\n' || *text == '\t' ? ' ' : '?', to);
+		else if (strchr("\\`*_[]<>|#&~", *text))
+			fprintf(to, "\\%c", *text);
+		else
+			fwrite(text, 1, n, to);
+	}
+}
+
+/* Each line is indented, so none of them ends the block. */
+static void put_indented(FILE *to, const char *text)
+{
+	for (; *text; text++)
+		if (*text == '\n')
+			fputs(text[1] ? "\n    " : "\n", to);
+		else
+			fputc((unsigned char)*text < ' ' || *text == 127 ? '?' : *text, to);
+}
+
+/* clang-format off */
+static const struct form html = {
+	.title = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Report of a run</title><style>"
+		"body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2.5rem auto;padding:0 1.2rem;"
+		"color:#1d2127;background:#fff}h1{font-size:1.6rem;margin:0}h2{font-size:1.2rem;margin:2rem 0 .4rem}"
+		"table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.4rem 0}"
+		"th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid #c8ccd2;"
+		"overflow-wrap:break-word}th{font-weight:normal;color:#5d6470}.facts th{width:16rem}"
+		"pre{background:#eef0f3;padding:.8rem;font-size:.8rem;white-space:pre-wrap;overflow-wrap:anywhere}"
+		"@media print{body{margin:0;max-width:none;font-size:11pt}tr{break-inside:avoid}}"
+		"</style></head><body>\n<h1>", "</h1>\n"},
+	.heading = {"<h2>", "</h2>\n"},
+	.facts = {"<table class=\"facts\">\n", "</table>\n"},
+	.fact = {"<tr><th>", "</th><td>", "</td></tr>\n"},
+	.table = {"<table>\n", "</table>\n"},
+	.columns = {"<tr>", "</tr>\n"}, .column = {"<th>", "</th>"},
+	.row = {"<tr>", "</tr>\n"}, .cell = {"<td>", "</td>"},
+	.block = {"<pre>", "</pre>\n"},
+	.end = "</body></html>\n",
+	.put = put_html, .put_block = put_html};
+static const struct form markdown = {
+	.title = {"# ", "\n"},
+	.heading = {"\n## ", "\n\n"},
+	.facts = {"", ""},
+	.fact = {"- **", "**: ", "\n"},
+	.table = {"\n", ""},
+	.columns = {"", "|\n"}, .column = {"| ", " "},
+	.rule = "|---",
+	.row = {"", "|\n"}, .cell = {"| ", " "},
+	.block = {"    ", ""},
+	.end = "",
+	.put = put_markdown, .put_block = put_indented};
+/* clang-format on */
+
+static void put_cells(FILE *to, const struct form *f, const json_t *cells, const char *const around[2],
+		      const char *const each[2])
+{
+	json_t *cell;
+	size_t i;
+
+	fputs(around[0], to);
+	json_array_foreach(cells, i, cell)
+	{
+		fputs(each[0], to);
+		f->put(to, json_string_value(cell));
+		fputs(each[1], to);
+	}
+	fputs(around[1], to);
+}
+
+static void put_facts(FILE *to, const struct form *f, const json_t *facts)
+{
+	json_t *one;
+	size_t i;
+
+	if (json_array_size(facts))
+		fputs(f->facts[0], to);
+	json_array_foreach(facts, i, one)
+	{
+		fputs(f->fact[0], to);
+		f->put(to, json_string_value(json_array_get(one, 0)));
+		fputs(f->fact[1], to);
+		f->put(to, json_string_value(json_array_get(one, 1)));
+		fputs(f->fact[2], to);
+	}
+	if (json_array_size(facts))
+		fputs(f->facts[1], to);
+}
+
+static void put_table(FILE *to, const struct form *f, const json_t *columns, const json_t *rows)
+{
+	json_t *row;
+	size_t i;
+
+	if (!json_array_size(rows))
+		return;
+	fputs(f->table[0], to);
+	put_cells(to, f, columns, f->columns, f->column);
+	for (i = 0; f->rule && i < json_array_size(columns); i++)
+		fputs(f->rule, to);
+	fputs(f->rule ? "|\n" : "", to);
+	json_array_foreach(rows, i, row) put_cells(to, f, row, f->row, f->cell);
+	fputs(f->table[1], to);
+}
+
+void sl_run_report_print(const json_t *report, bool as_html, FILE *to)
+{
+	const struct form *f = as_html ? &html : &markdown;
+	json_t *s;
+	size_t i;
+
+	fprintf(to, "%sReport of the run in ", f->title[0]);
+	f->put(to, json_string_value(json_object_get(report, "run")));
+	fputs(f->title[1], to);
+	json_array_foreach(json_object_get(report, "sections"), i, s)
+	{
+		const char *text = json_string_value(json_object_get(s, "text"));
+
+		fprintf(to, "%s%s%s", f->heading[0], json_string_value(json_object_get(s, "title")), f->heading[1]);
+		put_facts(to, f, json_object_get(s, "facts"));
+		put_table(to, f, json_object_get(s, "columns"), json_object_get(s, "rows"));
+		if (text) {
+			fputs(f->block[0], to);
+			f->put_block(to, text);
+			fputs(f->block[1], to);
+		}
+	}
+	fputs(f->end, to);
+}

@@ -1,0 +1,259 @@
+#include "client/persist/log_check.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/model/weights_file.h"
+#include "client/persist/journal.h"
+#include "client/persist/model_file.h"
+#include "common/base/grow.h"
+#include "common/session/checkpoint.h"
+
+enum { HEAD = SL_CHAIN_TEXT - 1, CHAIN_END = HEAD + 2 /* "} */ };
+
+struct head {
+	char text[SL_CHAIN_TEXT];
+};
+
+/* The head after each line; item 0: before the first. */
+struct chain {
+	const char *name; /* of the file */
+	struct head *after;
+	size_t room;
+	long n, bare; /* bare: first lines without a hash */
+};
+
+/* What sessions.jsonl says that the other files must agree with. */
+struct told {
+	char log[SL_CHAIN_TEXT], model[SL_CHAIN_TEXT], best[SL_CHAIN_TEXT]; /* "": nothing */
+	bool ended; /* the end is the last that is said of a process */
+	struct back {
+		long line;
+		uint64_t step;
+	} * back; /* when the run went back, and to which step */
+	size_t room;
+	int n;
+};
+
+/* The hash in a line that ends with one, or NULL. */
+static const char *hash_in(const char *line, size_t len)
+{
+	static const char key[] = ",\"" SL_JSONL_CHAIN "\":\"";
+	const size_t begin = sizeof key - 1 + CHAIN_END;
+
+	return len > begin && memcmp(line + len - begin, key, sizeof key - 1) == 0 ? line + len - CHAIN_END : NULL;
+}
+
+static enum sl_err add_line(struct chain *c, const char *line, size_t len, struct sl_fail *fail)
+{
+	const char *hash = hash_in(line, len);
+	const struct head *before = &c->after[c->n];
+
+	if (!hash && c->bare < c->n)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: line %ld has no hash of line %ld: it was added or changed",
+				   c->name, c->n + 1, c->n);
+	c->bare += !hash;
+	if (hash && memcmp(hash, before->text, HEAD) != 0)
+		return c->n ? sl_fail_set(
+				      fail, SL_ERR_DATA,
+				      "%s: line %ld does not fit line %ld: one of them was changed, added or moved, "
+				      "or lines between them were removed",
+				      c->name, c->n + 1, c->n)
+			    : sl_fail_set(fail, SL_ERR_DATA,
+					  "%s: line 1 does not begin the log: lines before it were removed", c->name);
+	if (!sl_grow(&c->after, &c->room, (size_t)c->n + 2, sizeof *c->after))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lines of %s", c->name);
+	c->n++;
+	sl_chain_next(c->after[c->n].text, line, len);
+	return SL_OK;
+}
+
+/* Reads sessions.jsonl's line into *told. */
+static enum sl_err hear(struct told *told, const char *text, size_t len, long line, struct sl_fail *fail)
+{
+	json_t *row = json_loadb(text, len, 0, NULL);
+	const char *type = json_string_value(json_object_get(row, "type"));
+	const char *log = json_string_value(json_object_get(row, "log"));
+	const char *model = json_string_value(json_object_get(row, "model"));
+	const char *best = json_string_value(json_object_get(row, "best"));
+	enum sl_err err = SL_OK;
+
+	if (log)
+		snprintf(told->log, sizeof told->log, "%s", log);
+	if (type && strcmp(type, "end") == 0) {
+		told->ended = true;
+		snprintf(told->model, sizeof told->model, "%s", model ? model : "");
+		snprintf(told->best, sizeof told->best, "%s", best ? best : "");
+	} else if (type && strcmp(type, "start") == 0) {
+		told->ended = false; /* it may write other models */
+	} else if (type && strcmp(type, "back") == 0) {
+		if (!sl_grow(&told->back, &told->room, (size_t)told->n + 1, sizeof *told->back))
+			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for " SL_SESSIONS_FILE);
+		else
+			told->back[told->n++] =
+				(struct back){line, (uint64_t)json_integer_value(json_object_get(row, "step"))};
+		if (!log)
+			told->log[0] = '\0'; /* the log was of an earlier version */
+	}
+	json_decref(row);
+	return err;
+}
+
+/* told: NULL for log.jsonl. Half a line at the end is one that is being written, or of a process that was killed. */
+static enum sl_err read_chain(struct chain *c, const char *dir, struct told *told, struct sl_fail *fail)
+{
+	char path[PATH_MAX], *line = NULL;
+	FILE *f = snprintf(path, sizeof path, "%s/%s", dir, c->name) < PATH_MAX ? fopen(path, "re") : NULL;
+	enum sl_err err = SL_OK;
+	size_t room = 0;
+
+	if (!f)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.300s/%s: %s", dir, c->name, strerror(errno));
+	if (!sl_grow(&c->after, &c->room, 1, sizeof *c->after))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lines of %s", c->name);
+	else
+		sl_chain_begin(c->after[0].text);
+	for (ssize_t len; !err && (len = getline(&line, &room, f)) > 0 && line[len - 1] == '\n';) {
+		err = add_line(c, line, (size_t)len - 1, fail);
+		if (!err && told)
+			err = hear(told, line, (size_t)len - 1, c->n, fail);
+	}
+	free(line);
+	fclose(f);
+	if (!err && c->n && c->bare == c->n)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s: its lines have no hashes: a version of Split without them wrote it", c->name);
+	return err;
+}
+
+/* After which line the chain had this head; -1: it never had. */
+static long find(const struct chain *c, const char *head)
+{
+	for (long i = c->n; i >= 0; i--)
+		if (memcmp(c->after[i].text, head, HEAD) == 0)
+			return i;
+	return -1;
+}
+
+/* A run that went back has given up checkpoints of later steps; one may be left where the process was killed then. */
+static bool given_up(const struct told *told, long line, uint64_t step)
+{
+	for (int i = 0; i < told->n; i++)
+		if (told->back[i].line > line && told->back[i].step < step)
+			return true;
+	return false;
+}
+
+static enum sl_err check_note(const char *path, uint64_t step, const struct chain *log, const struct chain *sessions,
+			      const struct told *told, struct sl_log_check *out, struct sl_fail *fail)
+{
+	char *note = sl_weights_note(path, SL_HEADS_NOTE);
+	const bool is = note && strlen(note) == 2 * HEAD + 1;
+	const long line = is ? find(log, note) : -1, session = is ? find(sessions, note + HEAD + 1) : -1;
+
+	free(note);
+	if (!is) /* of an earlier version */
+		return SL_OK;
+	if (session < 0)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s was written beside another " SL_SESSIONS_FILE
+				   ": its last lines were changed or removed, or it is of another run",
+				   path);
+	if (given_up(told, session, step))
+		return SL_OK;
+	if (line < 0)
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s was written beside another log.jsonl: its last lines, of which line %ld is left, "
+			"were changed or removed, or it is of another run",
+			path, log->n);
+	out->covered = line > out->covered ? line : out->covered;
+	return SL_OK;
+}
+
+static enum sl_err check_checkpoints(const char *dir, const struct chain *log, const struct chain *sessions,
+				     const struct told *told, struct sl_log_check *out, struct sl_fail *fail)
+{
+	static const char *const prefix[] = {SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE};
+	char name[80], path[PATH_MAX];
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < 2; i++)
+		for (uint64_t step = UINT64_MAX; !err && sl_checkpoint_older(dir, prefix[i], &step);) {
+			sl_checkpoint_name(name, sizeof name, prefix[i], step);
+			if (snprintf(path, sizeof path, "%s/%s", dir, name) < PATH_MAX)
+				err = check_note(path, step, log, sessions, told, out, fail);
+		}
+	return err;
+}
+
+/* The log's end, as sessions.jsonl has it: an end is that of the last line, unless the next process has begun. */
+static enum sl_err check_end(const struct chain *log, const struct told *told, struct sl_log_check *out,
+			     struct sl_fail *fail)
+{
+	const long line = told->log[0] ? find(log, told->log) : 0;
+
+	if (line < 0)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "log.jsonl: its end is not the one that " SL_SESSIONS_FILE
+				   " names: line %ld or one behind it was changed or removed, or the log is of another "
+				   "run",
+				   log->n);
+	if (told->ended && line < log->n)
+		return sl_fail_set(fail, SL_ERR_DATA, "log.jsonl: line %ld was added behind the run's end", line + 1);
+	out->covered = line > out->covered ? line : out->covered;
+	return SL_OK;
+}
+
+static enum sl_err check_model(const char *dir, const char *name, const char *said, bool *same, struct sl_fail *fail)
+{
+	char path[PATH_MAX], hash[SL_CHAIN_TEXT];
+	enum sl_err err;
+
+	if (!said[0] || snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX || access(path, F_OK) != 0)
+		return SL_OK;
+	err = sl_chain_file(hash, path, fail);
+	if (!err && strcmp(hash, said) != 0)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s is not the file that this run has written: its hash is %s, and " SL_SESSIONS_FILE
+				  " names %s",
+				  path, hash, said);
+	if (same)
+		*same = !err;
+	return err;
+}
+
+enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fail *fail)
+{
+	struct chain log = {.name = "log.jsonl"}, sessions = {.name = SL_SESSIONS_FILE};
+	struct told told = {.n = 0};
+	enum sl_err err = read_chain(&log, dir, NULL, fail);
+
+	*out = (struct sl_log_check){.covered = 0};
+	if (!err)
+		err = read_chain(&sessions, dir, &told, fail);
+	if (!err)
+		err = check_end(&log, &told, out, fail);
+	if (!err)
+		err = check_checkpoints(dir, &log, &sessions, &told, out, fail);
+	if (!err && told.ended)
+		err = check_model(dir, SL_MODEL_FILE, told.model, &out->model_said, fail);
+	if (!err && told.ended)
+		err = check_model(dir, SL_MODEL_BEST, told.best, NULL, fail);
+	out->lines = log.n;
+	out->sessions = sessions.n;
+	out->unchained = log.bare;
+	out->ended = told.ended;
+	if (!err)
+		snprintf(out->head, sizeof out->head, "%s", sessions.after[sessions.n].text);
+	free(log.after);
+	free(sessions.after);
+	free(told.back);
+	return err;
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# log.jsonl and sessions.jsonl show tampering: `splitc report --verify` names the first line that does not fit of 52
+# logs with a line that was changed, removed, swapped or added, with a cut end, or with files of another run. It accuses
+# no honest run: done, killed, resumed, paused, without a link for a while, made longer, begun anew, without room on the
+# disk. A line that was changed while no process ran stays visible when the run goes on.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 24
+start_server host
+write_config "$tmp/client.yaml"
+sed -i 's/epochs: 1/epochs: 2\n  checkpoint_every: 2\n  keep_best: true/' "$tmp/client.yaml"
+
+# verify STATUS NAME [PHRASE]: checks the run NAME.
+verify() {
+	local rc=0
+	"$SPLITC" report "$tmp/$2" --verify >"$tmp/verify" 2>&1 || rc=$?
+	[ $rc = "$1" ] || fail "verify $2: exit status $rc, not $1: $(cat "$tmp/verify")"
+	[ $# -lt 3 ] || grep -qE -- "$3" "$tmp/verify" || fail "verify $2: no word on '$3': $(cat "$tmp/verify")"
+}
+
+# ---- honest runs
+client run "$tmp/client.yaml" || fail "training: exit status $?"
+verify 0 run '^log.jsonl, 15 lines: each fits the one before$'
+grep -qx 'model.safetensors is the one that the run has written' "$tmp/verify" || fail "the model: $(cat "$tmp/verify")"
+! grep -q '^behind line' "$tmp/verify" || fail "a run that is done has lines that nothing covers: $(cat "$tmp/verify")"
+[ "$(sed -n 's/^log head \([0-9a-f]*\).*/\1/p' "$tmp/verify")" = "$(sed -n 's/^log head \([0-9a-f]*\) .*/\1/p' "$tmp/run.log")" ] || fail 'the summary prints another head'
+client other "$tmp/client.yaml" --set train.seed=4 || fail "another run: exit status $?"
+verify 0 other
+client local "$tmp/client.yaml" --local || fail "--local: exit status $?"
+verify 0 local
+client run "$tmp/client.yaml" --fresh || fail "--fresh: exit status $?"
+verify 0 run
+client run "$tmp/client.yaml" --resume --set train.epochs=3 || fail "longer: exit status $?"
+verify 0 run '^log.jsonl, 22 lines'
+jq -se 'map(.type) == ["start","link","end","start","back","link","end"]' "$tmp/run/sessions.jsonl" >/dev/null || fail "sessions: $(cat "$tmp/run/sessions.jsonl")"
+
+# phases, and members of a group in one process
+sed 's/epochs: 2/phases: [{epochs: 1}, {epochs: 1, lr: 0.5}]/; s/schedule: .*/schedule: {kind: constant}/; /keep_best/d' "$tmp/client.yaml" >"$tmp/phases.yaml"
+for how in '' --local; do
+	client "phases$how" "$tmp/phases.yaml" $how || fail "phases $how: exit status $?"
+	verify 0 "phases$how" '^model.safetensors is the one that the run has written$'
+done
+client group "$tmp/client.yaml" --local --clients 2 || fail "a group in one process: exit status $?"
+for k in 0 1; do verify 0 group/member-$k '^model.safetensors is the one that the run has written$'; done
+
+client_dies client.apply@8 killed "$tmp/client.yaml"
+verify 0 killed '^the last process has not written its end'
+cp -r "$tmp/killed" "$tmp/half"
+printf '{"type":"step","st' >>"$tmp/half/log.jsonl" # a process that was killed while it wrote
+verify 0 half
+client killed "$tmp/client.yaml" --resume || fail "--resume: exit status $?"
+verify 0 killed '^log.jsonl, 15 lines'
+jq -se 'map(.type) == ["start","link","start","back","link","end"] and .[3].step < 8' "$tmp/killed/sessions.jsonl" >/dev/null || fail "sessions: $(cat "$tmp/killed/sessions.jsonl")"
+
+client_stands 5 paused "$tmp/client.yaml"
+stops paused
+verify 0 paused
+client paused "$tmp/client.yaml" --auto-resume || fail "--auto-resume: exit status $?"
+verify 0 paused
+
+for fault in ENOSPC short; do
+	start_failing_client log.write=$fault@6 full "$tmp/client.yaml" --fresh
+	ends_with "$client_pid" 0 $patience "without room for a line of the log: $fault"
+	verify 0 full "^log.jsonl, 1[45] lines"
+done
+
+# ---- the server has lost its newest state: the run goes back to an older checkpoint, and is killed before it has removed
+# the one that it gave up
+client_dies client.apply@8 older "$tmp/client.yaml"
+newest=$(ls "$tmp/older"/checkpoint-*.safetensors | tail -n 1)
+cp "$newest" "$tmp/given-up"
+rm "$(ls "$tmp/store"/session-*"${newest##*checkpoint-}" | head -n 1)"
+client_stands 1 older "$tmp/client.yaml" --resume
+grep -q '^WARN steps-lost' "$tmp/older.log" || fail "the run did not go back to an older checkpoint: $(cat "$tmp/older.log")"
+end_client
+cp "$tmp/given-up" "$newest"
+verify 0 older
+
+# ---- the server is killed: the client goes back, waits, and goes on
+killed_server server.apply=kill@8 other "$tmp/client.yaml" --set train.seed=4
+lost='other server.apply@8'
+verify 0 "$lost"
+jq -se 'map(.type) | index("lost") != null' "$tmp/$lost/sessions.jsonl" >/dev/null || fail "sessions: $(cat "$tmp/$lost/sessions.jsonl")"
+
+# ---- tampering
+mkdir "$tmp/t"
+cat >"$tmp/tamper.py" <<-'PY'
+	import hashlib, json, random, re, sys
+	path, kind, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+	rng, lines = random.Random(seed), open(path, "rb").read().split(b"\n")[:-1]
+	at = rng.randrange(len(lines) - 1)
+	if kind == "last":
+	    at, kind = len(lines) - 1, "change"
+	if kind == "change":  # one digit of a figure
+	    digits = [m.start() for m in re.finditer(rb"[0-9]", lines[at].split(b',"chain"')[0])]
+	    i = rng.choice(digits)
+	    lines[at] = lines[at][:i] + bytes([48 + (lines[at][i] - 48 + 1 + rng.randrange(9)) % 10]) + lines[at][i + 1:]
+	elif kind == "remove":
+	    del lines[at]
+	elif kind == "swap":
+	    lines[at], lines[at + 1] = lines[at + 1], lines[at]
+	elif kind == "add":  # a line that fits the one before
+	    before = hashlib.blake2b(lines[at], digest_size=16).hexdigest()
+	    line = json.loads(lines[at + 1])
+	    line["chain"] = before
+	    lines.insert(at + 1, json.dumps(line, separators=(",", ":")).encode())
+	elif kind == "bare":  # a line without a hash
+	    lines.insert(at + 1, b'{"type":"audit","step":1,"steps":1,"found":"as agreed","t_s":0,"fetched_bytes":0}')
+	elif kind == "cut":
+	    del lines[at + 1:]
+	open(path, "wb").write(b"".join(line + b"\n" for line in lines))
+	print(at + 1)
+PY
+named=0
+for kind in change remove swap add bare; do
+	for seed in 1 2 3 4 5 6 7; do
+		rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
+		at=$(python3 "$tmp/tamper.py" "$tmp/t/log.jsonl" $kind $seed)
+		verify 65 t 'log.jsonl: '
+		line=$(grep -oE 'line [0-9]+' "$tmp/verify" | head -n 1 | tr -dc 0-9)
+		[ "$line" -ge "$at" ] && [ "$line" -le $((at + 2)) ] || fail "$kind at line $at: $(cat "$tmp/verify")"
+		named=$((named + 1))
+	done
+done
+for seed in 1 2 3; do
+	for kind in cut last; do
+		rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
+		python3 "$tmp/tamper.py" "$tmp/t/log.jsonl" $kind $seed >/dev/null
+		verify 65 t 'log.jsonl: its end is not the one that sessions.jsonl names'
+		named=$((named + 1))
+	done
+done
+for kind in change remove swap; do # the other log
+	rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
+	python3 "$tmp/tamper.py" "$tmp/t/sessions.jsonl" $kind 5 >/dev/null
+	verify 65 t 'sessions.jsonl: line'
+	named=$((named + 1))
+done
+for file in model.safetensors best.safetensors log.jsonl finished-000000000018.safetensors sessions.jsonl; do # of another run
+	rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
+	cp "$tmp/other/$file" "$tmp/t/$file" 2>/dev/null || cp "$tmp/other/finished-000000000012.safetensors" "$tmp/t/"
+	verify 65 t
+	named=$((named + 1))
+done
+# an unfinished log: its end by the newest checkpoint
+client_dies client.apply@8 killed "$tmp/client.yaml" --fresh
+cp -r "$tmp/killed" "$tmp/t2"
+sed -i '3,$d' "$tmp/t2/log.jsonl"
+verify 65 t2 'checkpoint-.* was written beside another log.jsonl: its last lines, of which line 2 is left, were changed or removed'
+named=$((named + 1))
+rm -rf "$tmp/t2"; cp -r "$tmp/killed" "$tmp/t2"
+sed -i '$s/"step":0/"step":1/' "$tmp/t2/sessions.jsonl"
+verify 65 t2 'checkpoint-.* was written beside another sessions.jsonl'
+rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t" # a line that fits, behind the end
+python3 - "$tmp/t/log.jsonl" <<-'PY'
+	import hashlib, sys
+	last = open(sys.argv[1], "rb").read().split(b"\n")[-2]
+	open(sys.argv[1], "a").write('{"type":"audit","found":"as agreed","chain":"%s"}\n' % hashlib.blake2b(last, digest_size=16).hexdigest())
+PY
+verify 65 t 'log.jsonl: line 23 was added behind the run.s end'
+named=$((named + 2))
+[ $named = 52 ] || fail "$named of 52 were named"
+
+# A last line that somebody changed while the run stood does not fit what follows.
+cp -r "$tmp/killed" "$tmp/t3"
+lines=$("$SPLITC" report "$tmp/t3" --verify | sed -n 's/^behind line \([0-9]*\) .*/\1/p')
+sed -i "$lines"'s/"loss":[0-9]/"loss":9/' "$tmp/t3/log.jsonl"
+verify 65 t3
+client t3 "$tmp/client.yaml" --resume || fail "--resume of a log that was changed: exit status $?"
+verify 65 t3 "log.jsonl: line $((lines + 1)) does not fit line $lines"
+
+mkdir "$tmp/none"
+verify 66 none
+echo '{"type":"step","step":1,"loss":1}' >"$tmp/none/log.jsonl"
+verify 65 none 'its lines have no hashes'
+echo "$named of 52 named"
