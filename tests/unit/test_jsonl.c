@@ -73,7 +73,7 @@ static void lines_are_whole_at_once(void **state)
 	assert_true(json_is_null(json_object_get(json, "t_wait_s")));
 	assert_true(number(json, "grad_norm") == 1.5);
 	assert_true(number(json, "t_data_s") == 0.0625);
-	assert_int_equal(json_object_size(json), 12);
+	assert_int_equal(json_object_size(json), 13);
 	json_decref(json);
 	assert_int_equal(sl_jsonl_epoch(log, &epoch), SL_OK);
 	assert_int_equal(sl_jsonl_summary(log, &summary), SL_OK);
