@@ -466,15 +466,15 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool ahead)
 {
-	const char *why = sl_remote_session(remote)->late ? "this member was late" : "see the server's log";
+	const char *why = sl_remote_session(remote)->late ? "this member was late"
+							  : "the server could not keep its side; its log says why";
 	uint64_t step = sl_training_state(run).step;
 	struct sl_fail fail;
 	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_KEEP);
 	if (sl_archive_busy(r->archive)) {
-		sl_log(SL_LOG_WARN, "checkpoint-skipped",
-		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
+		sl_log(SL_LOG_WARN, "checkpoint-skipped", "step %" PRIu64 ": one is still being written", step);
 		return;
 	}
 	err = ahead || sl_remote_session(remote)->keep == SL_KEEP_DONE ? begin_write(r, remote, run, false, &fail)

@@ -640,11 +640,11 @@ static int make_all(void **state)
 
 static int remove_all(void **state)
 {
-	static const char *const left[] = {"log.jsonl", "link-epoch", "session-key", "traffic"};
+	static const char *const left[] = {"log.jsonl", "sessions.jsonl", "link-epoch", "session-key", "traffic"};
 	char path[64];
 
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		snprintf(path, sizeof path, "%s/%s", dir, left[i]);
 		unlink(path);
 	}
