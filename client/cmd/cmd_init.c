@@ -309,8 +309,8 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 /* Says what was chosen from a table, since the user may see it otherwise. */
 static void say_columns(const struct sl_conf_client *c)
 {
-	if (c->data.label.n > 1)
-		printf("The labels are %d columns", c->data.label.n);
+	if (c->model.task != SL_CONF_CLASSES && c->model.classes > 1)
+		printf("The labels are %d columns", c->model.classes);
 	else if (c->model.task == SL_CONF_NUMBERS)
 		printf("The label is the column \"%s\", a number", c->data.label.item[0]);
 	else

@@ -130,11 +130,11 @@ static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl
 }
 
 /* The decision thresholds of several labels; NULL: the model's file has none. */
-static const double *read_thresholds(double out[SL_CONF_LIST_MAX], const struct sl_setup *s)
+static const double *read_thresholds(double out[SL_CONF_LABELS_MAX], const struct sl_setup *s)
 {
 	json_t *about = sl_about_parse(s), *list = json_object_get(about, "thresholds");
 	const int n = s->conf->model.classes;
-	const bool known = (int)json_array_size(list) == n && n <= SL_CONF_LIST_MAX;
+	const bool known = (int)json_array_size(list) == n && n <= SL_CONF_LABELS_MAX;
 
 	for (int k = 0; k < n && known; k++)
 		out[k] = json_number_value(json_array_get(list, (size_t)k));
@@ -219,7 +219,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.set = &setup->set[SL_SPLIT_TEST],
 		.centre = setup->scale ? setup->centre : NULL,
 	};
-	static double threshold[SL_CONF_LIST_MAX]; /* static for the same reason as p */
+	static double threshold[SL_CONF_LABELS_MAX]; /* static for the same reason as p */
 	char **name = NULL;
 	char *doubt = sl_doubt_text(sl_doubt(o->local));
 	enum sl_err err = name_classes(&name, setup, fail);

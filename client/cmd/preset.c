@@ -131,6 +131,8 @@ static void set_counted(struct making *m, struct sl_fail *counted)
 		name_classes(&there, counted);
 	if (there.classes && !file)
 		set_number(m, "model.classes", there.classes);
+	else if (m->spec.task && m->spec.task->each && there.field[SL_FIELD_TARGET].ndim && !file)
+		set_number(m, "model.classes", sl_set_targets(&there)); /* data.label may have patterns */
 	if (m->kind->input == SL_NETWORK_ROWS && !file && !m->spec.blind)
 		set_number(m, "model.features", there.field[SL_FIELD_INPUT].dim[0]);
 	if (!m->spec.task && sl_setup_is_unequal(&there)) {
@@ -249,7 +251,7 @@ static void choose_table(struct making *m)
 		snprintf(m->columns.name[m->columns.n++], SL_CONF_TEXT, "%s", sl_name(&t->table.header, i));
 	if (!features)
 		take_label(m, t->unclear ? NULL : t->label, t->label);
-	if (label && !features && t->table.columns && sl_csv_find(&t->table, label) < 0 && !m->fail->code)
+	if (label && !features && t->table.columns && sl_csv_next(&t->table, label, 0) < 0 && !m->fail->code)
 		(void)!sl_csv_lacks(&t->table, "data.label", label, m->fail);
 	if (sl_agreed_is_vertical(&m->user->agreed) && !m->fail->code &&
 	    sl_preset_party_id(&m->spec.id, t, m->user, &m->columns, m->fail) == SL_OK)

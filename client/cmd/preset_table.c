@@ -127,7 +127,7 @@ bool sl_preset_table_hides(const char *folder, const char *label)
 
 	if (hides)
 		sl_csv_notice(&test);
-	hides = hides && sl_csv_read(&test, &why) == SL_OK && sl_csv_find(&test, label) < 0;
+	hides = hides && sl_csv_read(&test, &why) == SL_OK && sl_csv_next(&test, label, 0) < 0;
 	sl_csv_close(&test);
 	return hides;
 }
@@ -143,12 +143,12 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const c
 	sl_csv_notice(&c->table);
 	if (sl_csv_read(&c->table, &why) != SL_OK)
 		return;
-	at = label ? sl_csv_find(&c->table, label) : find_label(&c->table);
+	at = label ? sl_csv_next(&c->table, label, 0) : find_label(&c->table);
 	c->unclear = !label && at < 0;
 	if (!label)
 		c->label = sl_name(&c->table.header, at < 0 ? c->table.columns - 1 : at);
 	if (!label || at >= 0)
-		c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
+		c->numbers = has_numbers(&c->table, label ? at : sl_csv_find(&c->table, c->label));
 	for (int i = 0; i < c->table.columns; i++) {
 		const struct sl_csv_tally n = count(&c->table, i);
 		const char *name = sl_name(&c->table.header, i);

@@ -36,21 +36,6 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
-static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, const char *advice, struct sl_fail *fail)
-{
-	const char *cell = sl_csv_cell(s, row, column);
-	char more[48] = "";
-	int64_t n = 0;
-
-	for (int64_t r = row + 1; r < s->rows; r++)
-		n += strcmp(sl_csv_cell(s, r, column), cell) == 0;
-	if (n)
-		snprintf(more, sizeof more, ", and %lld below it", (long long)n);
-	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is %s%s%s; %s", s->path,
-			   sl_csv_line(s, row), sl_name(&s->header, column), *cell ? "missing: " : "empty", cell, more,
-			   advice);
-}
-
 /* Whether a label is missing. A text such as "NA" is a label if the model has learned it as a class. */
 static bool lacks_label(const struct table *t, const char *cell)
 {
@@ -66,14 +51,15 @@ static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, st
 	for (int64_t r = 0; r < s->rows; r++) {
 		for (int i = 0; i < t->columns && !t->fill; i++)
 			if (!t->column[i].left_out && !*sl_csv_cell(s, r, t->column[i].at))
-				return empty_cell(s, r, t->column[i].at,
-						  t->given ? "fill such cells"
-							   : "fill such cells, name the column in data.ignore, or "
-							     "set data.missing: mean",
-						  fail);
+				return sl_csv_fail_empty(
+					s, r, t->column[i].at,
+					t->given ? "fill such cells"
+						 : "fill such cells, name the column in data.ignore, or "
+						   "set data.missing: mean",
+					fail);
 		for (int i = 0; i < t->targets && !t->given; i++)
 			if (lacks_label(t, sl_csv_cell(s, r, t->target[i])))
-				return empty_cell(
+				return sl_csv_fail_empty(
 					s, r, t->target[i],
 					*sl_csv_cell(s, r, t->target[i])
 						? "leave such rows out; if it is a class, give it another name"
@@ -461,23 +447,29 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);
 }
 
-static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const struct sl_set_spec *spec,
+/* Patterns in spec->label become names of columns, and *label their array. */
+static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], struct sl_set_spec *spec, const char ***label,
 			      struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
 	enum sl_err err = SL_OK;
 
-	t->targets = spec->nlabels;
 	t->given = spec->given || spec->unlabelled;
 	t->fill = spec->fill;
 	sheet[0].form = sheet[1].form = spec->form;
 	if (spec->about) {
-		err = recall(t, spec, fail);
+		err = sl_csv_labels(spec, label, &sheet[1], fail);
+		t->targets = spec->nlabels;
+		if (!err)
+			err = recall(t, spec, fail);
 		return err ? err : (spec->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
 	}
 	err = sl_csv_name(&sheet[0], dir, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = sl_csv_read_split(&sheet[0], spec, SL_SPLIT_TRAIN, fail);
+	if (!err)
+		err = sl_csv_labels(spec, label, &sheet[0], fail);
+	t->targets = spec->nlabels;
 	if (!err)
 		err = learn(t, &sheet[0], spec, fail);
 	if (!err && spec->given)
@@ -501,15 +493,18 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 {
 	struct table *t = calloc(1, sizeof *t);
 	struct sl_csv *sheet = calloc(2, sizeof *sheet);
+	struct sl_set_spec own = *spec;
+	const char **label = NULL;
 	enum sl_err err = t && sheet ? SL_OK : no_memory(fail);
 
 	if (!err && spec->files)
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "a table is train.csv and val.csv (or test.csv)");
 	if (!err)
-		err = fill_table(t, sheet, spec, fail);
+		err = fill_table(t, sheet, &own, &label, fail);
 	for (int i = 0; i < 2 && sheet; i++)
 		sl_csv_close(&sheet[i]);
 	free(sheet);
+	free(label);
 	if (err) {
 		table_close(t);
 		return err;
@@ -522,7 +517,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.field = {{"row", SL_F32, 1, {t->features}}, {"label", SL_I32, 0, {0}}},
 	};
 	if (!has_classes(spec) && !spec->unlabelled)
-		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
+		out->field[SL_FIELD_TARGET] = sl_csv_target_type(&own);
 	return SL_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "client/data/csv_file.h"
 
+#include <fnmatch.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include "client/text/unicode.h"
 #include "common/base/folder.h"
 #include "common/base/grow.h"
+#include "common/conf/conf.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
@@ -257,6 +260,93 @@ enum sl_err sl_csv_same_header(const struct sl_csv *a, const struct sl_csv *b, s
 	if (a->columns != b->columns)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", b->path, b->columns,
 				   a->columns);
+	return SL_OK;
+}
+
+enum sl_err sl_csv_fail_empty(const struct sl_csv *s, int64_t row, int column, const char *advice, struct sl_fail *fail)
+{
+	const char *cell = sl_csv_cell(s, row, column);
+	char more[48] = "";
+	int64_t n = 0;
+
+	for (int64_t r = row + 1; r < s->rows; r++)
+		n += strcmp(sl_csv_cell(s, r, column), cell) == 0;
+	if (n)
+		snprintf(more, sizeof more, ", and %lld below it", (long long)n);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is %s%s%s; %s", s->path,
+			   sl_csv_line(s, row), sl_name(&s->header, column), *cell ? "missing: " : "empty", cell, more,
+			   advice);
+}
+
+int sl_csv_next(const struct sl_csv *s, const char *item, int from)
+{
+	const bool pattern = strchr(item, '*') && sl_csv_find(s, item) < 0;
+
+	for (int i = from; i < s->columns; i++)
+		if ((pattern ? fnmatch(item, sl_name(&s->header, i), FNM_NOESCAPE)
+			     : strcmp(item, sl_name(&s->header, i))) == 0)
+			return i;
+	return -1;
+}
+
+/* Adds a name, unless it is there. False: there is no room. */
+static bool add_label(const char *list[SL_CONF_LABELS_MAX], int *n, const char *name)
+{
+	for (int i = 0; i < *n; i++)
+		if (strcmp(list[i], name) == 0)
+			return true;
+	if (*n == SL_CONF_LABELS_MAX)
+		return false;
+	list[(*n)++] = name;
+	return true;
+}
+
+/* The columns that a model has learned: those of another file may be in another order. */
+static bool add_learned(const char *list[SL_CONF_LABELS_MAX], int *n, const json_t *learned)
+{
+	const json_t *name;
+	bool fits = true;
+	size_t i;
+
+	json_array_foreach(learned, i, name) fits =
+		fits && json_is_string(name) && add_label(list, n, json_string_value(name));
+	return fits;
+}
+
+enum sl_err sl_csv_labels(struct sl_set_spec *spec, const char ***list, const struct sl_csv *s, struct sl_fail *fail)
+{
+	bool patterns = false, fits = true;
+	int n = 0;
+
+	for (int i = 0; i < spec->nlabels && spec->task && !spec->task->met; i++)
+		patterns |= strchr(spec->label[i], '*') != NULL;
+	if (!patterns)
+		return SL_OK;
+	*list = malloc(SL_CONF_LABELS_MAX * sizeof **list);
+	if (!*list)
+		return no_memory(fail);
+	if (spec->about)
+		fits = add_learned(*list, &n, json_object_get(spec->about, "classes"));
+	for (int i = 0; i < spec->nlabels && fits && !spec->about; i++) {
+		int at = sl_csv_next(s, spec->label[i], 0);
+
+		if (at < 0 && !spec->unlabelled)
+			return sl_csv_lacks(s, "data.label", spec->label[i], fail);
+		for (; at >= 0 && fits; at = sl_csv_next(s, spec->label[i], at + 1))
+			fits = add_label(*list, &n, sl_name(&s->header, at));
+	}
+	if (!fits && spec->about)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "the model's file is damaged: its classes are not %d names or fewer",
+				   SL_CONF_LABELS_MAX);
+	if (!fits)
+		return sl_fail_at(fail, "data.label", SL_ERR_DATA,
+				  "names more than %d columns of %s: give a pattern that names fewer",
+				  SL_CONF_LABELS_MAX, s->path);
+	if (n) {
+		spec->label = *list;
+		spec->nlabels = n;
+	}
 	return SL_OK;
 }
 

@@ -56,6 +56,17 @@ int sl_csv_find(const struct sl_csv *s, const char *name); /* the column's numbe
 /* Returns DATA. *fail says that the header lacks the column `name`, for which `key` asks. */
 enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail);
 
+/* Returns DATA. *fail says that the cell is empty or missing, how many below it are, and `advice`. */
+enum sl_err sl_csv_fail_empty(const struct sl_csv *s, int64_t row, int column, const char *advice,
+			      struct sl_fail *fail);
+/* The first column from number `from` on that `item` names; -1: none. An item with * that is no column's name is a
+ * pattern. */
+int sl_csv_next(const struct sl_csv *s, const char *item, int from);
+/* Replaces patterns in spec->label, of numbers and several labels, by names of columns, in the file's order; with
+ * spec->about by those that the model has learned. *list, malloc'ed, points to them while `s` is open and spec->about
+ * is there; the caller has set it to NULL. DATA: no column matches, or more than SL_CONF_LABELS_MAX do; NOMEM. */
+enum sl_err sl_csv_labels(struct sl_set_spec *spec, const char ***list, const struct sl_csv *s,
+			  struct sl_fail *fail) SL_MUST_CHECK;
 /* Finds the columns that spec->label names: *out [spec->nlabels] has their indices, malloc'ed. Sets spec->chosen. DATA:
  * the header lacks one; NOMEM. */
 enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out,

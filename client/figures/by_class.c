@@ -61,7 +61,7 @@ static int count(const struct sl_score score[SL_SCORES_MOST])
 void sl_by_target_print(const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],
 			const struct sl_set *set)
 {
-	const int n = count(score);
+	const int n = count(score), all = scores ? sl_scores_targets(scores) : 0, shown = sl_by_target_shown(all);
 	char text[SL_CLASS_NAME_BYTES], figure[SL_FIGURE_TEXT];
 
 	if (!has_targets(scores, n))
@@ -71,7 +71,7 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 		if (!score[i].metric->pooled)
 			printf("%20s", score[i].metric->name);
 	puts("  of");
-	for (int k = 0; k < sl_scores_targets(scores); k++) {
+	for (int k = 0; k < shown; k++) {
 		for (int i = 0; i < n; i++) {
 			const double value = sl_scores_of(scores, i, k);
 
@@ -80,6 +80,8 @@ void sl_by_target_print(const struct sl_scores *scores, const struct sl_score sc
 		}
 		printf("  %s\n", sl_class_name(set, k, text));
 	}
+	if (shown < all)
+		printf("%20s and %d more, of which --json has the metrics\n", "", all - shown);
 }
 
 void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],

@@ -65,6 +65,7 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 
 	d.node.u.convt.stride = stride;
 	d.node.u.convt.pad = w.pad;
+	d.node.u.convt.groups = 1;
 	d.node.u.convt.out_pad_h = (int)((height + 2 * w.pad - w.k) % stride);
 	d.node.u.convt.out_pad_w = (int)((width + 2 * w.pad - w.k) % stride);
 	sl_draft_param(b, &d,

@@ -51,6 +51,8 @@ static void write_convt(struct sl_onnx_writer *w)
 	out(w, SL_ONNX_EMIT(&w->e, "ConvTranspose", in(w, 0), param(w, 0), param(w, 1)));
 	sl_onnx_emit_square(&w->e, a->kh, a->kw, a->stride, a->pad);
 	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w}, 2);
+	if (a->groups > 1)
+		sl_onnx_emit_int(&w->e, "group", a->groups);
 }
 
 /* The file's momentum is the share that the old running value keeps: 1 minus torch's. */

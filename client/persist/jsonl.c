@@ -300,7 +300,7 @@ json_t *sl_jsonl_rounding(const double *rounding, int n)
 	json_t *list = json_array();
 	bool any = false;
 
-	for (int k = 0; k < n && k < SL_CONF_LIST_MAX && rounding; k++) {
+	for (int k = 0; k < n && k < SL_CONF_LABELS_MAX && rounding; k++) {
 		json_array_append_new(list, json_real(rounding[k]));
 		any |= rounding[k] > 0;
 	}

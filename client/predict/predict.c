@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/data/picture_write.h"
+#include "client/figures/by_class.h"
 #include "client/figures/metric.h"
 #include "common/base/real.h"
 
@@ -382,13 +383,15 @@ static void put_several_csv_names(const struct sl_predict_spec *s)
 static void put_several_text_names(const struct sl_predict_spec *s)
 {
 	fprintf(s->out, "%8s", "sample");
-	for (int k = 0; k < s->classes && s->task->kind == SL_LEARN_NUMBER; k++) {
+	for (int k = 0; k < sl_by_target_shown(s->classes) && s->task->kind == SL_LEARN_NUMBER; k++) {
 		const char *name = s->class_name ? s->class_name[k] : "number";
 
 		if (!s->unlabelled)
 			fprintf(s->out, " %12.12s", name);
 		fprintf(s->out, " %12.12s", s->unlabelled ? name : "predicted");
 	}
+	if (s->task->kind == SL_LEARN_NUMBER && s->classes > sl_by_target_shown(s->classes))
+		fprintf(s->out, "  (%d more: --csv, --json)", s->classes - sl_by_target_shown(s->classes));
 	fprintf(s->out, "%s%s\n", s->task->kind == SL_LEARN_LABELS ? "  labels" : "", names_samples(s) ? "  name" : "");
 }
 
@@ -420,7 +423,7 @@ static void put_several_text(const struct sl_predict *p, const float *right, con
 	const char *before = "  ";
 	char text[NUMBER];
 
-	for (int k = 0; k < s->classes && !labels; k++) {
+	for (int k = 0; k < sl_by_target_shown(s->classes) && !labels; k++) {
 		if (!s->unlabelled)
 			fprintf(s->out, " %12s", number_of(s, k, right[k], "-", text));
 		fprintf(s->out, " %12s", number_of(s, k, x[k], "-", text));

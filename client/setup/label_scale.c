@@ -84,7 +84,7 @@ enum sl_err sl_setup_centre(struct sl_setup *s, struct sl_fail *fail)
 		about = json_loads(s->about, 0, NULL);
 	list = json_object_get(about, SL_SETUP_SCALE);
 	s->centred = learns && !list ? SL_CENTRE_CHOSEN : SL_CENTRE_KNOWN;
-	for (size_t k = 0; k < json_array_size(list) && k < SL_CONF_LIST_MAX; k++)
+	for (size_t k = 0; k < json_array_size(list) && k < SL_CONF_LABELS_MAX; k++)
 		s->centre[k] = json_number_value(json_array_get(json_array_get(list, k), 2));
 	json_decref(about);
 	return err;
@@ -143,12 +143,16 @@ static void note_all(struct sl_setup *s, const struct sl_set *set)
 
 static void warn_of_rounding(const struct sl_setup *s, const struct sl_set *set)
 {
-	for (int k = 0; k < SL_CONF_LIST_MAX; k++)
-		if (s->rounding[k] > 0)
+	int n = 0;
+
+	for (int k = 0; k < SL_CONF_LABELS_MAX; k++)
+		if (s->rounding[k] > 0 && n++ < SL_CONF_LIST_MAX)
 			sl_log(SL_LOG_WARN, "label-rounded",
 			       "floats of 32 bits hold the numbers in %.60s in steps of %.2g: what is learned, "
 			       "predicted and measured is rounded to that. Train anew with data.scale_label: true",
 			       name_of(set, k), s->rounding[k]);
+	if (n > SL_CONF_LIST_MAX)
+		sl_log(SL_LOG_WARN, "label-rounded", "the same holds for %d more columns", n - SL_CONF_LIST_MAX);
 }
 
 /* Finds the rounding that the model notes; for a model of an older version, that of the numbers to evaluate. */
@@ -161,7 +165,7 @@ static void recall_rounding(struct sl_setup *s)
 
 	if (!list && known)
 		note_all(s, set);
-	for (int k = 0; k < SL_CONF_LIST_MAX && list; k++)
+	for (int k = 0; k < SL_CONF_LABELS_MAX && list; k++)
 		s->rounding[k] = json_number_value(json_array_get(list, (size_t)k));
 	json_decref(about);
 }

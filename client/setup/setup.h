@@ -77,10 +77,10 @@ struct sl_setup {
 	struct json_t *recalled;
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;             /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_label_scale *scale;    /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
-	double centre[SL_CONF_LIST_MAX]; /* the same as in `scale`, from the first set on that is opened */
-	double rounding[SL_CONF_LIST_MAX]; /* [targets], to what floats round numbers noticeably; 0: they do not */
+	float *class_weight;          /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_label_scale *scale; /* [targets], of data.scale_label or the model; NULL: numbers are not scaled */
+	double centre[SL_CONF_LABELS_MAX];   /* the same as in `scale`, from the first set on that is opened */
+	double rounding[SL_CONF_LABELS_MAX]; /* [targets], to what floats round numbers noticeably; 0: they do not */
 	enum { SL_CENTRE_UNKNOWN, SL_CENTRE_CHOSEN, SL_CENTRE_KNOWN } centred; /* CHOSEN: by training's set */
 	struct sl_order order;                                                 /* in a vertical group; else zeros */
 	struct sl_key seal; /* share.secret, where the agreement has share.seal; else zeros */

@@ -160,10 +160,12 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(c, "data.label", fail, "names %d classes, and the network has %d",
 					   c->data.label.n, c->model.classes);
 	if (task->each && labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
-		return sl_conf_client_fail(c, "data.label", fail,
-					   "names %lld column%s, and the network has %d output%s: they must be as many",
-					   (long long)sl_set_targets(set), sl_plural(sl_set_targets(set)),
-					   c->model.classes, sl_plural(c->model.classes));
+		return sl_conf_client_fail(
+			c, "data.label", fail,
+			"names %lld column%s, and the network has %d output%s: they must be as many, as "
+			"with model.classes: %lld",
+			(long long)sl_set_targets(set), sl_plural(sl_set_targets(set)), c->model.classes,
+			sl_plural(c->model.classes), (long long)sl_set_targets(set));
 	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)

@@ -106,6 +106,16 @@ static const char *label_twice(const struct sl_conf_list *label)
 	return NULL;
 }
 
+/* Whether data.label may have patterns, so that only the table says how many columns it names. */
+static bool has_patterns(const struct sl_conf_client *c)
+{
+	bool any = false;
+
+	for (int i = 0; i < c->data.label.n && c->data.kind == SL_DATA_CSV; i++)
+		any |= strchr(c->data.label.item[i], '*') != NULL;
+	return any;
+}
+
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool numbers = has_numbers(c);
@@ -133,7 +143,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && !texts && c->data.kind != SL_DATA_IMAGES)
 		return sl_conf_say(why, "model.task", "several labels are of data.kind: csv, images and text");
 	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS && !sl_conf_lacks_labels(c) &&
-	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n)
+	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n &&
+	    !has_patterns(c))
 		return sl_conf_say(
 			why, "model.classes",
 			"data.label names %d column%s, and the network has %d output%s: they must be as many",

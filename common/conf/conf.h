@@ -21,6 +21,7 @@
 enum {
 	SL_CONF_TEXT = 256,
 	SL_CONF_LIST_MAX = 32,
+	SL_CONF_LABELS_MAX = 1024, /* columns that patterns in data.label may name */
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_ALSO = 8,          /* sources in data.also */
 	SL_CONF_WHY = 320,         /* a sentence of a check */

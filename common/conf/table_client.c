@@ -92,7 +92,7 @@ static const struct sl_conf_key keys[] = {
 		"torchvision's steps from a picture to the input in training, such as [RandomResizedCrop(224), RandomHorizontalFlip()]; empty: the usual ones"),
 	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
 		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
-	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv, text and data.labels: the label's column, or with model.task: numbers or labels several, such as [height, weight]; of pixels the names of all classes, such as [background, tumour]"),
+	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv, text and data.labels: the label's column, or with model.task: numbers or labels several, such as [height, weight]; of csv also patterns such as y_*, for up to 1024 columns; of pixels the names of all classes, such as [background, tumour]"),
 	SL_CHOICE(T, "data.scale_label", data.scale_label, SL_WORDS("false", "true"), "false",
 		"of model.task: numbers: learn each number less its mean, divided by its deviation; predictions and figures except the loss are in the numbers' own units"),
 	SL_STRING(T, "data.labels", data.labels, NULL, "", "of images: CSV file with the labels of the pictures below data.dir, a row for each; empty: folders are the classes, or, of numbers and several labels, data.dir has the tables"),

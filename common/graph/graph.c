@@ -261,10 +261,14 @@ static bool derive_window(union sl_op_attr *u, enum sl_op_kind kind, const struc
 {
 	const int64_t *d = w->dim;
 
-	if (kind == SL_OP_CONVT2D) {
-		u->convt.in_c = (int)d[0], u->convt.kh = (int)d[1], u->convt.kw = (int)d[2], u->convt.out_c = (int)d[3];
-		u->convt.bias = bias;
-		return w->ndim == 4;
+	if (kind == SL_OP_CONVT2D) { /* as of the convolution whose adjoint it is */
+		struct sl_convt_attr *t = &u->convt;
+		union sl_op_attr of = {.conv = {.groups = t->groups}};
+		const bool fits = derive_window(&of, SL_OP_CONV2D, w, bias);
+
+		t->in_c = of.conv.out_c, t->kh = of.conv.kh, t->kw = of.conv.kw, t->out_c = of.conv.in_c;
+		t->bias = bias;
+		return fits;
 	}
 	u->conv.bias = bias;
 	if (w->ndim == 3) { /* depthwise */

@@ -94,7 +94,7 @@ static bool can_narrow(const struct sl_graph *g, const struct sl_node *node, boo
 		return out && c->groups == 1 && c->kh == 1 && c->kw == 1 && c->stride == 1 && c->pad == 0 &&
 		       c->in_c == full && c->out_c == full;
 	return node->kind == SL_OP_CONVT2D && !out && t->kh == 1 && t->kw == 1 && t->stride == 1 && t->pad == 0 &&
-	       t->in_c == full && t->out_c == full;
+	       t->groups == 1 && t->in_c == full && t->out_c == full;
 }
 
 /* The next node away from the cut. Next to an input (`out` false) it is the only reader of node `at`'s value; next to

@@ -64,6 +64,12 @@ static enum sl_err infer_convt(struct sl_op *op, struct sl_fail *fail)
 
 	if (a->in_c < 1 || a->out_c < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (convt2d): %d to %d channels", op->name, a->in_c, a->out_c);
+	if (!a->groups)
+		op->u.convt.groups = 1;
+	if (a->groups < 1 || a->in_c % a->groups || a->out_c % a->groups)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (convt2d): %d groups of %d to %d channels; groups divide both numbers", op->name,
+				   a->groups, a->in_c, a->out_c);
 	if (op->in_shape[0].ndim != 4 || d[3] != a->in_c)
 		return misfit(op, fail, "[N,H,W,I] with its input channels");
 	if (a->kh < 1 || a->kw < 1 || a->stride < 1 || a->pad < 0 || a->out_pad_h < 0 || a->out_pad_w < 0 ||
@@ -377,7 +383,7 @@ static int64_t macs_windows(const struct sl_op *op)
 
 static int64_t macs_transposed(const struct sl_op *op)
 {
-	return (int64_t)op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
+	return (int64_t)op->u.convt.kh * op->u.convt.kw * (op->u.convt.in_c / op->u.convt.groups);
 }
 
 static int64_t macs_linear(const struct sl_op *op)

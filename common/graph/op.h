@@ -2,21 +2,16 @@
  *
  * kind       in → out (row shape)                     parameters, in this order (memory layout)
  * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I/groups] or, depthwise, [KH,KW,C], bias [O]
- * CONVT2D    [H',W',I] → [H,W,O]                      weight [I,KH,KW,O], bias [O]   (torch.nn.ConvTranspose2d: the
- *            adjoint in x of the convolution [H,W,O] → [H',W',I] that has this weight)
- * BATCHNORM  [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C]
- * ACT        any → same                               –
- * ADD        a, b → a + b                             –
- * MAXPOOL    [H,W,C] → [H',W',C]                      –
- * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
- * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
- * DROPOUT    any → same (× 1/(1-p) where kept)        –
- * SCALE      any → by · in + plus                      –
- * GELU       any → same                               –      (with erf, torch.nn.GELU(); tanh: approximate="tanh")
- * SILU       any → same                               –      (torch.nn.SiLU)
- * TANH       any → same                               –
- * MUL        a, b → a · b, element by element         –
- * SIGMOID    any → same                               –      (torch.nn.Sigmoid)
+ * CONVT2D    [H',W',I] → [H,W,O]                      weight [I,KH,KW,O/groups] or, depthwise, [KH,KW,C], bias [O]
+ * (torch.nn.ConvTranspose2d: the adjoint in x of the convolution [H,W,O] → [H',W',I] that has this weight) BATCHNORM
+ * [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C] ACT        any →
+ * same                               – ADD        a, b → a + b                             – MAXPOOL    [H,W,C] →
+ * [H',W',C]                      – AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as
+ * count_include_pad=True) LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias
+ * [O] DROPOUT    any → same (× 1/(1-p) where kept)        – SCALE      any → by · in + plus                      – GELU
+ * any → same                               –      (with erf, torch.nn.GELU(); tanh: approximate="tanh") SILU       any
+ * → same                               –      (torch.nn.SiLU) TANH       any → same                               – MUL
+ * a, b → a · b, element by element         – SIGMOID    any → same                               – (torch.nn.Sigmoid)
  * HARDSIGMOID, HARDSWISH  any → same                  –      (min(max(x/6 + 1/2, 0), 1), and x times that)
  * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own; also [S,F], [1,F])
  * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's; or along another axis)
@@ -74,6 +69,7 @@ struct sl_convt_attr {
 	/* Extra rows and columns at the end, 0 … stride - 1: they select one of the sizes H×W that give H'×W'. */
 	int out_pad_h, out_pad_w;
 	bool bias;
+	int groups; /* as of struct sl_conv_attr; sl_op_infer_shape makes 1 of 0 */
 };
 
 struct sl_bn_attr {
@@ -393,7 +389,7 @@ static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
 	conv.kind = SL_OP_CONV2D;
 	conv.in_shape[0] = op->out_shape;
 	conv.out_shape = op->in_shape[0];
-	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, 1, false, 1};
+	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, a->groups, false, 1};
 	return conv;
 }
 

@@ -2,7 +2,7 @@
 
 enum { FEW_CHANNELS = 8 };
 
-static const struct sl_conv_kernel *kernel_of(const struct sl_op *op)
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
@@ -35,7 +35,7 @@ static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_for
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
-	const struct sl_conv_kernel *kernel = kernel_of(op);
+	const struct sl_conv_kernel *kernel = sl_conv_kernel_of(op);
 
 	if (form.pre == SL_PRE_WINDOW)
 		return takes_window(kernel, form);
@@ -50,7 +50,8 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_op *op = p->op;
 
-	p->sizes = (struct sl_op_sizes){.workspace_bytes = kernel_of(op)->workspace_bytes(p->be, op, p->form.window)};
+	p->sizes = (struct sl_op_sizes){.workspace_bytes =
+						sl_conv_kernel_of(op)->workspace_bytes(p->be, op, p->form.window)};
 	if (sl_conv_stem_takes(op) && p->form.pre != SL_PRE_WINDOW) {
 		size_t stem = sl_conv_stem.workspace_bytes(p->be, op, NULL);
 
@@ -85,7 +86,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 	struct sl_conv_call c = call_of(call);
 
 	c.y = call->out.data;
-	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : kernel_of(call->op))->forward(&c);
+	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op))->forward(&c);
 	return SL_OK;
 }
 
@@ -99,7 +100,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;
 	c.dx = call->din[0].data;
 	c.add = call->din[0].data != NULL && call->din_add[0];
-	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : kernel_of(call->op))->backward(&c);
+	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op))->backward(&c);
 	return SL_OK;
 }
 

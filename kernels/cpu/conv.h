@@ -113,6 +113,9 @@ struct sl_conv_kernel {
 	void (*backward)(const struct sl_conv_call *call);
 };
 
+/* The algorithm for a convolution. */
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op);
+
 extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel size: products over blocks of output pixels */
 extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1×1: row by row */
 extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1, many channels: Winograd */

@@ -1,7 +1,7 @@
-/* Transposed convolutions, by the three passes of the convolution whose adjoint they are (conv_gemm.c), with
- * swapped roles. Forward is that convolution's input gradient; the input gradient is its forward. The weight
- * gradient is that convolution's own, with input and output gradient swapped. The bias is added and its
- * gradient summed here. */
+/* Transposed convolutions, by the three passes of the convolution whose adjoint they are (conv_gemm.c, and with
+ * groups conv_group.c and conv_dw.c), with swapped roles. Forward is that convolution's input gradient; the input
+ * gradient is its forward. The weight gradient is that convolution's own, with input and output gradient swapped. The
+ * bias is added and its gradient summed here. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +15,11 @@ struct job {
 	float *y, *parts;  /* [N,OH,OW,O]; [N, sl_cpu_line(O)] */
 	const float *bias, *dy;
 };
+
+static const struct sl_conv_kernel *kernel_of(const struct sl_op *adjoint)
+{
+	return adjoint->u.conv.groups > 1 ? sl_conv_kernel_of(adjoint) : &sl_conv_gemm;
+}
 
 static int64_t in_floats(const struct sl_op *adjoint, int64_t rows)
 {
@@ -36,15 +41,15 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	own = sl_cpu_max(in_floats(adjoint, rows), rows * sl_cpu_line(op->u.convt.out_c));
 	p->state = adjoint;
 	p->sizes = (struct sl_op_sizes){
-		.workspace_bytes =
-			sl_conv_gemm.workspace_bytes(p->be, adjoint, NULL) + LINE_BYTES + (size_t)own * sizeof(float),
+		.workspace_bytes = kernel_of(adjoint)->workspace_bytes(p->be, adjoint, NULL) + LINE_BYTES +
+				   (size_t)own * sizeof(float),
 	};
 	return SL_OK;
 }
 
 static float *own_workspace(const struct sl_op_call *call)
 {
-	size_t theirs = sl_conv_gemm.workspace_bytes(call->be, call->state, NULL) + LINE_BYTES - 1;
+	size_t theirs = kernel_of(call->state)->workspace_bytes(call->be, call->state, NULL) + LINE_BYTES - 1;
 
 	return (float *)(void *)((char *)call->workspace + theirs / LINE_BYTES * LINE_BYTES);
 }
@@ -96,7 +101,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 
 	c.dy = call->in[0].data;
 	c.dx = call->out.data;
-	sl_conv_gemm.backward(&c);
+	kernel_of(call->state)->backward(&c);
 	if (!call->op->u.convt.bias)
 		return SL_OK;
 	j.y = call->out.data;
@@ -133,7 +138,7 @@ static void backward_data(const struct sl_op_call *call, int64_t rows)
 
 	c.x = call->dout.data;
 	c.y = add ? own_workspace(call) : call->din[0].data;
-	sl_conv_gemm.forward(&c);
+	kernel_of(call->state)->forward(&c);
 	if (add)
 		sl_pool_run(call->be->pool, sl_cpu_blocks(sum.count, SL_CPU_BLOCK), sum_block, &sum);
 }
@@ -148,7 +153,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	weight.dy = call->in[0].data;
 	weight.dw = call->grad[0];
 	if (weight.dw != NULL)
-		sl_conv_gemm.backward(&weight);
+		kernel_of(call->state)->backward(&weight);
 	if (call->op->u.convt.bias && call->grad[1] != NULL) {
 		j.dy = call->dout.data;
 		j.parts = own_workspace(call);

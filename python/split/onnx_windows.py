@@ -81,17 +81,20 @@ def conv(r):
 def convt(r):
     v = r.data(0)
     x, weight = r.image(v), r.weight(1, 4)
-    c, out, *kernel = weight.array.shape
+    c, each, *kernel = weight.array.shape
     w, more = Window(r, False, kernel=kernel), r.ints("output_padding", [0, 0], 2, 0)
-    r.must(group=(1, 1))
-    if len(v.axes) != 4 or c != x.shape[0] or w.k != kernel or kernel[0] != kernel[1] or w.stride[0] != w.stride[1] or w.dilation != [1, 1] \
+    groups = r.attr("group", 1)
+    out = each * groups
+    if len(v.axes) != 4 or c != x.shape[0] or groups < 1 or c % groups or w.k != kernel or kernel[0] != kernel[1] or w.stride[0] != w.stride[1] or w.dilation != [1, 1] \
             or not w.even or max(more) >= w.stride[0]:
-        r.refuse("of transposed convolutions those of images are read, with square windows, without dilation and groups")
+        r.refuse("of transposed convolutions those of images are read, with square windows and without dilation, in groups that divide the channels")
     stride, pad = w.stride[0], w.before[0]
     size = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip(x.shape[1:], kernel, more)]
-    parts = [r.param(weight, "ohwi"), *([r.param(r.weight(2, 1, out))] if r.has(2) else [])]  # PyTorch has [in, out, height, width]
+    layout = "hwc" if groups == c == out and groups > 1 else "ohwi"  # PyTorch has [in, out of a group, height, width]
+    parts = [r.param(weight, layout), *([r.param(r.weight(2, 1, out))] if r.has(2) else [])]
     r.give(r.b.node(r.name, "convt2d", [x], (out, *size), parts, stride=stride if stride != 1 else None, pad=pad or None,
-                    out_pad=f"{more[0]},{more[1]}" if any(more) else None))
+                    out_pad=f"{more[0]},{more[1]}" if any(more) else None,
+                    groups=groups if groups != 1 else None))
 
 
 def pool(kind):

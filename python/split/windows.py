@@ -61,26 +61,32 @@ def _conv1d(b, name, m, prefix, x):
     return b.turned(name + ".signal", _convolve(b, name, m, prefix, b.line(name + ".image", x), (1, *m.kernel_size), 0))
 
 
+def _convt_weight(prefix, m):
+    """PyTorch has [in, out of a group, height, width]."""
+    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
+    return Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+
+
 def _convt(b, name, m, prefix, x):
-    must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
+    must(name, m, padding_mode="zeros", dilation=(1, 1))
     _, h, w = image(name, x)
     stride, pad, more = one(m.stride, "stride", name), one(m.padding, "padding", name), m.output_padding
     out = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip((h, w), m.kernel_size, more)]
-    weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
-    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
-                  stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
+    return b.node(name, "convt2d", [x], (m.out_channels, *out), [_convt_weight(prefix, m), *params(prefix, m, "bias")],
+                  stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None,
+                  groups=m.groups if m.groups != 1 else None)
 
 
 def _convt1d(b, name, m, prefix, x):
     """As an image of height 1, whole; what padding takes away at both ends is cut off."""
-    must(name, m, padding_mode="zeros", groups=1, dilation=(1,))
+    must(name, m, padding_mode="zeros", dilation=(1,))
     c, n = b.signal(name, x)
     (k,), (stride,), (pad,), (more,) = m.kernel_size, m.stride, m.padding, m.output_padding
     if more > pad:
         raise errors.config(f"{name}: output_padding={more} is more than padding={pad}; the server has as much at most")
-    weight, whole = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi"), (n - 1) * stride + k
+    weight, whole = _convt_weight(prefix, m), (n - 1) * stride + k
     y = b.node(name, "convt2d", [b.line(name + ".image", x)], (m.out_channels, 1, whole), [weight, *params(prefix, m, "bias")],
-               stride=stride if stride != 1 else None)
+               stride=stride if stride != 1 else None, groups=m.groups if m.groups != 1 else None)
     y = b.turned(name + ".signal", y)
     return b.resampled(name + ".cut", y, 2, whole - 2 * pad + more, first=pad) if pad else y
 

@@ -212,7 +212,9 @@ static struct work convt(const struct sl_op *op, double rows)
 	const struct sl_convt_attr *a = &op->u.convt;
 	const double h = (double)op->in_shape[0].dim[1], w = (double)op->in_shape[0].dim[2];
 
-	return add(windows(rows * h * w, w, 1, (double)a->kh * a->kw, a->out_c, a->in_c), channels(op, rows));
+	return add(
+		windows(rows * h * w, w, a->groups, (double)a->kh * a->kw, a->out_c / a->groups, a->in_c / a->groups),
+		channels(op, rows));
 }
 
 static struct work pool(const struct sl_op *op, double rows)

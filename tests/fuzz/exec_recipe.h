@@ -184,6 +184,9 @@ static void fit_attributes(const struct recipe *r, struct sl_node *node, const s
 		u->conv.stride = take_byte(b) % 4 ? 1 : 2;
 		u->conv.pad = take_byte(b) % 4;
 		break;
+	case SL_OP_CONVT2D:
+		u->convt.groups = u->convt.groups > 1 ? recipe_divisor(last, u->convt.groups) : 1;
+		break;
 	case SL_OP_MAXPOOL:
 	case SL_OP_AVGPOOL:
 		u->pool.k = take_byte(b) % 5;
@@ -212,10 +215,14 @@ static void draw_window(struct recipe_node *n, const struct sl_shape *x, struct 
 {
 	const int kh = recipe_small(take_byte(b)), kw = take_byte(b) % 2 ? recipe_small(take_byte(b)) : kh;
 	const int64_t in = x->dim[x->ndim - 1], out = recipe_size(take_byte(b));
-	const int groups = n->node.u.conv.groups;
+	const bool turned = n->node.kind == SL_OP_CONVT2D;
+	const int groups = turned ? n->node.u.convt.groups : n->node.u.conv.groups;
 
-	if (n->node.kind == SL_OP_CONVT2D)
-		put_param(n, sl_shape4(in, kh, kw, out), SL_INIT_NORMAL, SL_LEARNS);
+	if (turned && (groups == 1 || groups != in || out % 2))
+		put_param(n, groups == in && groups > 1 ? sl_shape3(kh, kw, in) : sl_shape4(in, kh, kw, out),
+			  SL_INIT_NORMAL, SL_LEARNS);
+	else if (turned) /* several outputs for each input */
+		put_param(n, sl_shape4(in, kh, kw, 2), SL_INIT_NORMAL, SL_LEARNS);
 	else if (groups > 1 && groups == in && out % 2)
 		put_param(n, sl_shape3(kh, kw, in), SL_INIT_NORMAL, SL_LEARNS);
 	else
@@ -271,10 +278,12 @@ static void draw_params(const struct recipe *r, struct recipe_node *n, const str
 	draw_weight(n, v, b);
 	if (!n->node.n_param)
 		return;
-	channels = n->node.kind == SL_OP_LINEAR    ? n->param[0].shape.dim[n->node.u.linear.transposed]
-		   : n->node.kind == SL_OP_CONV2D  ? n->param[0].shape.dim[n->param[0].shape.ndim == 3 ? 2 : 0]
-		   : n->node.kind == SL_OP_CONVT2D ? n->param[0].shape.dim[3]
-						   : x->dim[x->ndim - 1];
+	channels = n->node.kind == SL_OP_LINEAR   ? n->param[0].shape.dim[n->node.u.linear.transposed]
+		   : n->node.kind == SL_OP_CONV2D ? n->param[0].shape.dim[n->param[0].shape.ndim == 3 ? 2 : 0]
+		   : n->node.kind == SL_OP_CONVT2D
+			   ? (n->param[0].shape.ndim == 3 ? n->param[0].shape.dim[2]
+							  : n->param[0].shape.dim[3] * n->node.u.convt.groups)
+			   : x->dim[x->ndim - 1];
 	if (n->node.kind == SL_OP_BATCHNORM || n->node.kind == SL_OP_GROUPNORM ||
 	    (sl_op_row(n->node.kind).most_param > 1 && flags & 1))
 		put_param(n, sl_shape1(channels), flags & 2 ? SL_INIT_UNIFORM : SL_INIT_ZERO, SL_LEARNS);

@@ -67,10 +67,10 @@ def conv(name, n, i, h, w, o, kh, kw, s, p, bias, depthwise=False, groups=1, dil
          lambda x, w, b=None: F.conv2d(x, w, b, s, p, dilation, groups), params, depthwise)
 
 
-def convt(name, n, i, h, w, o, kh, kw, s, p, oph, opw, bias):
-    params = [draw(i, o, kh, kw)] + ([draw(o)] if bias else [])
-    attr = ".u.convt = {%d, %d, %d, %d, %d, %d, %d, %d, %s}," % (i, o, kh, kw, s, p, oph, opw, str(bias).lower())
-    case(name, "CONVT2D", draw(n, i, h, w), attr, lambda x, w, b=None: F.conv_transpose2d(x, w, b, s, p, (oph, opw)), params)
+def convt(name, n, i, h, w, o, kh, kw, s, p, oph, opw, bias, groups=1):
+    params = [draw(i, o // groups, kh, kw)] + ([draw(o)] if bias else [])
+    attr = ".u.convt = {%d, %d, %d, %d, %d, %d, %d, %d, %s, %d}," % (i, o, kh, kw, s, p, oph, opw, str(bias).lower(), groups)
+    case(name, "CONVT2D", draw(n, i, h, w), attr, lambda x, w, b=None: F.conv_transpose2d(x, w, b, s, p, (oph, opw), groups), params, groups == i == o and i > 1)
 
 
 def bn(name, n, c, h, w, act, training):
@@ -156,6 +156,9 @@ kept = torch.get_rng_state()
 convt("convt_restore", 2, 4, 3, 3, 2, 3, 3, 3, 0, 1, 1, True)
 convt("convt_uneven", 2, 3, 4, 2, 4, 2, 5, 2, 1, 1, 0, False)
 convt("convt_overlap", 1, 2, 4, 5, 3, 5, 3, 2, 2, 0, 1, True)
+torch.set_rng_state(kept)
+convt("convt_grouped", 2, 4, 3, 4, 6, 3, 2, 2, 0, 1, 0, True, 2)
+convt("convt_depthwise", 2, 5, 4, 3, 5, 3, 3, 2, 1, 1, 1, False, 5)
 torch.set_rng_state(kept)
 case("gelu", "GELU", draw(4, 6, low=-80, high=81), "", F.gelu)
 torch.set_rng_state(kept)

@@ -18,7 +18,7 @@ def conv(x, w, b=None, **a):
 
 
 def conv_transpose(x, w, b=None, **a):
-    return F.conv_transpose2d(x, w, b, a["strides"], a["pads"][:2], a["output_padding"])
+    return F.conv_transpose2d(x, w, b, a["strides"], a["pads"][:2], a["output_padding"], a.get("group", 1))
 
 
 def batch_norm(x, w, b, mean, var, **a):

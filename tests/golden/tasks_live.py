@@ -18,6 +18,7 @@ ROWS, STEPS, LR, FEATURES = 37, 10, 0.05, 5
 torch.manual_seed(4)
 x = torch.randn(ROWS, FEATURES)
 numbers = torch.stack([x[:, 0] * 2 + x[:, 1], x[:, 2] - x[:, 3] ** 2, x[:, 4] * 3], 1)
+ahead = torch.sin(x[:, :1] + torch.arange(96) / 7)  # the columns of a forecast
 labels = (numbers + torch.randn(ROWS, 3) > 1).float()
 kind = (x[:, 0] > 0.8).long() + 2 * (x[:, 1] > 1).long()
 names = ["layer1.linear", "layer2.linear", "classifier"]
@@ -27,9 +28,9 @@ def write_table():
     for file in ("train", "val"):
         with open(f"{folder}/{file}.csv", "w", newline="") as out:
             rows = csv.writer(out)
-            rows.writerow([f"x{i}" for i in range(FEATURES)] + ["n0", "n1", "n2", "l0", "l1", "l2", "kind"])
+            rows.writerow([f"x{i}" for i in range(FEATURES)] + ["n0", "n1", "n2", "l0", "l1", "l2", "kind"] + [f"ahead_{k}" for k in range(96)])
             for i in range(ROWS):
-                rows.writerow([repr(float(v)) for v in x[i]] + [repr(float(v)) for v in numbers[i]] + [int(v) for v in labels[i]] + [int(kind[i])])
+                rows.writerow([repr(float(v)) for v in x[i]] + [repr(float(v)) for v in numbers[i]] + [int(v) for v in labels[i]] + [int(kind[i])] + [repr(float(v)) for v in ahead[i]])
 
 
 def save(path, tensors):
@@ -76,10 +77,11 @@ def run(what, task, columns, ignored, outputs, loss, *keys):
         value.backward()
         optimizer.step()
         losses.append(value.item())
+    others = "" if columns == "ahead_*" else ", ahead_*"
     with open(f"{folder}/live.yaml", "w") as out:
         out.write(f"""
 model: {{name: mlp, task: {task}, features: {FEATURES}, classes: {outputs}, dropout: 0, weights: {folder}/start.safetensors}}
-data: {{kind: csv, dir: {folder}, label: [{columns}], ignore: [{ignored}]}}
+data: {{kind: csv, dir: {folder}, label: [{columns}], ignore: [{ignored}{others}]}}
 train: {{batch: {ROWS}, chunks: 4, epochs: {STEPS}, optimizer: {{kind: sgd, lr: {LR}, momentum: 0.9, weight_decay: 0, nesterov: false}}}}
 log: {{dir: {folder}/run}}
 """)
@@ -99,6 +101,7 @@ write_table()
 of_numbers, of_labels = "n0, n1, n2", "l0, l1, l2"
 for name, loss in (("mse", F.mse_loss), ("l1", F.l1_loss), ("huber", F.huber_loss)):
     run(name, "numbers", of_numbers, of_labels + ", kind", 3, lambda y: loss(y, numbers), f"train.loss={name}")
+run("96 steps ahead", "numbers", "ahead_*", of_numbers + ", " + of_labels + ", kind", 96, lambda y: F.mse_loss(y, ahead))
 run("bce", "labels", of_labels, of_numbers + ", kind", 3, lambda y: F.binary_cross_entropy_with_logits(y, labels))
 once = torch.tensor([0.5, 2.0, 7.0])
 run("bce, pos_weight", "labels", of_labels, of_numbers + ", kind", 3,

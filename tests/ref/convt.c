@@ -7,6 +7,7 @@ struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,I] */
 	int64_t oh, ow, o;  /* output [N,OH,OW,O] */
 	int64_t kh, kw, s, p;
+	int64_t in, each; /* channels of a group */
 };
 
 static struct geometry geometry_of(const struct sl_op *op, const struct sl_tensor *in, const struct sl_shape *out)
@@ -14,7 +15,19 @@ static struct geometry geometry_of(const struct sl_op *op, const struct sl_tenso
 	const int64_t *d = in->shape.dim, *e = out->dim;
 	const struct sl_convt_attr *a = &op->u.convt;
 
-	return (struct geometry){d[0], d[1], d[2], d[3], e[1], e[2], e[3], a->kh, a->kw, a->stride, a->pad};
+	return (struct geometry){d[0],
+				 d[1],
+				 d[2],
+				 d[3],
+				 e[1],
+				 e[2],
+				 e[3],
+				 a->kh,
+				 a->kw,
+				 a->stride,
+				 a->pad,
+				 a->in_c / a->groups,
+				 a->out_c / a->groups};
 }
 
 /* The input position i whose tap k reaches output position o (i·s − p + k = o), or -1. */
@@ -35,9 +48,13 @@ static int64_t out_at(const struct geometry *g, int64_t n, int64_t y, int64_t x)
 	return ((n * g->oh + y) * g->ow + x) * g->o;
 }
 
-static int64_t weight_at(const struct geometry *g, int64_t i, int64_t ky, int64_t kx)
+/* The weight from input channel i to output channel o, of the same group: [I,KH,KW,O/groups] or, depthwise, [KH,KW,C].
+ */
+static int64_t weight_at(const struct geometry *g, int64_t i, int64_t ky, int64_t kx, int64_t o)
 {
-	return ((i * g->kh + ky) * g->kw + kx) * g->o;
+	if (g->c > 1 && g->in == 1 && g->each == 1)
+		return (ky * g->kw + kx) * g->c + i;
+	return ((i * g->kh + ky) * g->kw + kx) * g->each + o % g->each;
 }
 
 static double out_value(const struct geometry *g, const float *x, const float *w, int64_t n, int64_t oy, int64_t ox,
@@ -51,8 +68,8 @@ static double out_value(const struct geometry *g, const float *x, const float *w
 		for (int64_t kx = 0; kx < g->kw && y >= 0; kx++) {
 			int64_t xx = in_pos(ox, kx, g, g->w);
 
-			for (int64_t i = 0; i < g->c && xx >= 0; i++)
-				sum += (double)x[in_at(g, n, y, xx) + i] * w[weight_at(g, i, ky, kx) + o];
+			for (int64_t i = o / g->each * g->in; i < (o / g->each + 1) * g->in && xx >= 0; i++)
+				sum += (double)x[in_at(g, n, y, xx) + i] * w[weight_at(g, i, ky, kx, o)];
 		}
 	}
 	return sum;
@@ -93,8 +110,8 @@ static double din_value(const struct geometry *g, const float *dout, const float
 		for (int64_t kx = 0; kx < g->kw && oy >= 0; kx++) {
 			int64_t ox = under(x, kx, g, g->ow);
 
-			for (int64_t o = 0; o < g->o && ox >= 0; o++)
-				sum += (double)dout[out_at(g, n, oy, ox) + o] * w[weight_at(g, i, ky, kx) + o];
+			for (int64_t o = i / g->in * g->each; o < (i / g->in + 1) * g->each && ox >= 0; o++)
+				sum += (double)dout[out_at(g, n, oy, ox) + o] * w[weight_at(g, i, ky, kx, o)];
 		}
 	}
 	return sum;
@@ -127,8 +144,8 @@ static void backward_params(const struct geometry *g, const struct sl_op_call *c
 	for (int64_t i = 0; i < g->c && call->grad[0]; i++)
 		for (int64_t ky = 0; ky < g->kh; ky++)
 			for (int64_t kx = 0; kx < g->kw; kx++)
-				for (int64_t o = 0; o < g->o; o++)
-					sl_ref_store(&call->grad[0][weight_at(g, i, ky, kx) + o], true,
+				for (int64_t o = i / g->in * g->each; o < (i / g->in + 1) * g->each; o++)
+					sl_ref_store(&call->grad[0][weight_at(g, i, ky, kx, o)], true,
 						     dweight_value(g, dout, x, i, ky, kx, o));
 	for (int64_t o = 0; o < g->o && bias; o++) {
 		double sum = 0;

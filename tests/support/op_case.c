@@ -23,7 +23,7 @@
 		}                                                                     \
 	}
 #define CONV(n_, hw_, i_, o_, k_, s_, p_, bias_) CONV_HW(n_, hw_, hw_, i_, o_, k_, k_, s_, p_, bias_)
-#define CONVT(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, oph_, opw_, bias_)                  \
+#define CONVT_GROUPED(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, oph_, opw_, groups_, bias_) \
 	{                                                                               \
 		.kind = SL_OP_CONVT2D, .n = n_, .h = h_, .w = w_, .c = i_, .u.convt = { \
 			i_,                                                             \
@@ -34,9 +34,12 @@
 			p_,                                                             \
 			oph_,                                                           \
 			opw_,                                                           \
-			bias_                                                           \
+			bias_,                                                          \
+			groups_                                                         \
 		}                                                                       \
 	}
+#define CONVT(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, oph_, opw_, bias_) \
+	CONVT_GROUPED(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, oph_, opw_, 1, bias_)
 #define GROUPED(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, g_, d_, bias_)                  \
 	{                                                                             \
 		.kind = SL_OP_CONV2D, .n = n_, .h = h_, .w = w_, .c = i_, .u.conv = { \
@@ -495,6 +498,17 @@ const struct op_case op_cases[] = {
 	GROUPED(2, 2, 3, 5, 5, 2, 3, 100, 120, 5, 2, true), /* windows far beyond the edge */
 	GROUPED(2, 2, 3, 3, 3, 2, 2, 1, 46, 3, 90, false),
 	GROUPED(17, 5, 5, 8, 8, 3, 3, 1, 1, 2, 1, true), /* more images than spans */
+	/* transposed, with groups: several channels each, wide ones, several outputs or inputs per channel, depthwise
+	 */
+	CONVT_GROUPED(2, 4, 5, 6, 9, 3, 3, 2, 1, 1, 0, 3, true),
+	CONVT_GROUPED(3, 5, 4, 64, 32, 2, 2, 2, 0, 0, 0, 2, true),
+	CONVT_GROUPED(2, 3, 3, 4, 12, 4, 4, 2, 1, 0, 0, 4, false),
+	CONVT_GROUPED(1, 6, 5, 12, 4, 3, 5, 1, 1, 0, 0, 4, true),
+	CONVT_GROUPED(2, 5, 6, 17, 17, 2, 2, 2, 0, 0, 0, 17, true),
+	CONVT_GROUPED(3, 4, 7, 8, 8, 3, 3, 2, 1, 1, 1, 8, false),
+	CONVT_GROUPED(2, 7, 7, 33, 33, 3, 3, 1, 1, 0, 0, 33, true),
+	CONVT_GROUPED(2, 1, 9, 16, 16, 1, 4, 2, 0, 0, 1, 16, true),
+	CONVT_GROUPED(1, 2, 3, 5, 5, 3, 3, 40, 0, 7, 0, 5, false), /* taps far apart */
 };
 const int op_case_count = sizeof(op_cases) / sizeof(op_cases[0]);
 
@@ -512,9 +526,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 c->u.conv.bias ? " bias" : "");
 		break;
 	case SL_OP_CONVT2D:
-		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d op%dx%d%s", c->u.convt.out_c, c->u.convt.kh,
+		snprintf(attr, sizeof(attr), " -> %d, %dx%d s%d p%d op%dx%d g%d%s", c->u.convt.out_c, c->u.convt.kh,
 			 c->u.convt.kw, c->u.convt.stride, c->u.convt.pad, c->u.convt.out_pad_h, c->u.convt.out_pad_w,
-			 c->u.convt.bias ? " bias" : "");
+			 c->u.convt.groups, c->u.convt.bias ? " bias" : "");
 		break;
 	case SL_OP_BATCHNORM:
 		snprintf(attr, sizeof(attr), " %s", act_names[c->u.bn.act]);
@@ -641,11 +655,19 @@ struct op_case op_case_random(uint64_t seed, uint32_t index)
 						   pad,
 						   between(&key, &e, 0, stride - 1),
 						   between(&key, &e, 0, stride - 1),
-						   flags & 2};
+						   flags & 2,
+						   1};
 	else if (c.kind == SL_OP_BATCHNORM)
 		c.u.bn = (struct sl_bn_attr){c.c, 1e-5f, 0.1f, (enum sl_act)(flags % SL_ACT_COUNT)};
 	else
 		c.u.pool = (struct sl_pool_attr){flags ? kh : 0, stride, flags ? pad : 0};
+	if (c.kind == SL_OP_CONVT2D && flags & 4) {
+		struct sl_convt_attr *a = &c.u.convt;
+
+		a->groups = flags & 1 ? c.c : between(&key, &e, 1, 5);
+		a->in_c = c.c = flags & 1 ? c.c : a->groups * between(&key, &e, 1, 9);
+		a->out_c = flags & 1 ? c.c : a->groups * between(&key, &e, 1, 20);
+	}
 	c.eval = c.kind == SL_OP_BATCHNORM && !(flags & 12);
 	if (c.kind == SL_OP_CONV2D && flags & 4) { /* groups and dilation, for dense and for depthwise windows */
 		struct sl_conv_attr *a = &c.u.conv;
@@ -804,7 +826,8 @@ int64_t op_param_count(const struct sl_op *op, int index)
 	if (op->kind == SL_OP_CONV2D)
 		return index ? conv->out_c : (int64_t)conv->out_c * conv->kh * conv->kw * (conv->in_c / conv->groups);
 	if (op->kind == SL_OP_CONVT2D)
-		return index ? convt->out_c : (int64_t)convt->in_c * convt->kh * convt->kw * convt->out_c;
+		return index ? convt->out_c
+			     : (int64_t)convt->in_c * convt->kh * convt->kw * (convt->out_c / convt->groups);
 	if (op->kind == SL_OP_LINEAR)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
 	if (op->kind == SL_OP_EMBEDDING)

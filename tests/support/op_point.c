@@ -37,6 +37,7 @@ static void derive(struct sl_op *op, const struct op_point *p)
 	case SL_OP_CONVT2D:
 		op->u.convt.in_c = c;
 		op->u.convt.out_c = out;
+		op->u.convt.groups = 1;
 		op->u.convt.kh = (int)s[KH];
 		op->u.convt.kw = (int)s[KW];
 		op->u.convt.bias = s[FLAGS] & 1;

@@ -275,7 +275,7 @@ ROWS = [
     ("many", (attribute, "/ReduceMean", "axes", 0, 3), CONFIG, "it is over the batch"),
     ("many", (attribute, "/Transpose_1", "perm", 0, 0, 1), CONFIG, "is no order of its input's axes"),
     ("many", (attribute, "/up/Resize", "mode", "cubic"), CONFIG, "of torch's upsampling nearest and bilinear of images are read"),
-    ("many", (attribute, "/right/ConvTranspose", "dilations", 2, 2), CONFIG, "with square windows, without dilation"),
+    ("many", (attribute, "/right/ConvTranspose", "dilations", 2, 2), CONFIG, "with square windows and without dilation"),
     ("many", (constant, "/block/norm1/Constant", 5), CONFIG, "its exponent is none of the constants"),
     ("many", (lambda m: setattr(m.graph.output[0], "name", "/Add_1_output_0"),), CONFIG, "give [batch, classes], or [batch, classes, height, width]"),
     ("many", (constant, "/block/norm1/Constant_1", 5), CONFIG, "its epsilon 5 does not lie in 0 … 1"),

@@ -234,7 +234,7 @@ class DeepSupervision(nn.Module):
         return [self.o(torch.cat((a, self.u(b)), 1)), self.o2(b)]
 
 
-@net((4, 16, 16), refused="groups=8")
+@net((4, 16, 16))
 class GroupedUp(nn.Module):
     """Upsamples each channel by itself"""
 
@@ -242,11 +242,24 @@ class GroupedUp(nn.Module):
         super().__init__()
         self.a = nn.Conv2d(4, 8, 3, stride=2, padding=1)
         self.u = nn.ConvTranspose2d(8, 8, 2, 2, groups=8)
-        self.p = nn.ConstantPad2d(1, 0.0)
-        self.o = nn.Conv2d(8, 2, 3)
+        self.v = nn.ConvTranspose2d(8, 12, 4, 2, 1, groups=4)
+        self.o = nn.Conv2d(12, 2, 3)
 
     def forward(self, x):
-        return self.o(self.p(self.u(F.relu(self.a(x)))))
+        return self.o(F.relu(self.v(self.u(F.relu(self.a(x))))))
+
+
+@net((4, 16, 16), refused="ConstantPad2d")
+class ConstantBorder(nn.Module):
+    """A border by a module"""
+
+    def __init__(self):
+        super().__init__()
+        self.p = nn.ConstantPad2d(1, 0.0)
+        self.o = nn.Conv2d(4, 2, 3)
+
+    def forward(self, x):
+        return self.o(self.p(x))
 
 
 @net((3, 16, 16))
