@@ -396,7 +396,8 @@ class Builder:
         return self.same(name, kind, x, **attrs)
 
     def leaky(self, name, x, slope):
-        return self.act(name, x, "leakyrelu", slope=real(slope) if slope != 0.01 else None) if slope else self.act(name, x, "act")
+        slope = real(slope)
+        return self.act(name, x, "act") if slope == "0" else self.act(name, x, "leakyrelu", slope=None if slope == "0.01" else slope)
 
     def norm(self, name, x, module, prefix, held=None):
         """held: the parameters, if the module has none of its own."""

@@ -72,7 +72,7 @@ KINDS = {
     "GlobalMaxPool": lambda x: F.adaptive_max_pool2d(x, 1), "HardSigmoid": lambda x, alpha: F.hardsigmoid(x), "HardSwish": F.hardswish,
     "InstanceNormalization": lambda x, w, b, epsilon: F.instance_norm(x, None, None, w, b, eps=epsilon),
     "LayerNormalization": lambda x, w, b=None, axis=-1, epsilon=1e-5: F.layer_norm(x, w.shape, w, b, epsilon), "MatMul": torch.matmul,
-    "MaxPool": max_pool, "Mul": torch.mul, "PRelu": lambda x, w: torch.where(x > 0, x, w * x), "Pad": pad, "Pow": torch.pow, "Reciprocal": torch.reciprocal,
+    "LeakyRelu": lambda x, alpha=0.01: F.leaky_relu(x, alpha), "MaxPool": max_pool, "Mul": torch.mul, "PRelu": lambda x, w: torch.where(x > 0, x, w * x), "Pad": pad, "Pow": torch.pow, "Reciprocal": torch.reciprocal,
     "ReduceMean": lambda x, axes: x.mean(axes, keepdim=True), "Relu": F.relu, "Resize": resize, "Sigmoid": torch.sigmoid,
     "Reshape": lambda x, shape: x.reshape([x.shape[i] if s == 0 else s for i, s in enumerate(shape.tolist())]),
     "Shape": lambda x: torch.tensor(x.shape), "Slice": slices, "Softmax": lambda x, axis: x.softmax(axis), "Softplus": F.softplus,
