@@ -214,6 +214,17 @@ static char *with_rest(char *status, const struct sl_setup *setup, const struct 
 	return text;
 }
 
+/* The record of the run's group by its name, as JSON that the caller frees; NULL: none has come. */
+static char *group_of(const struct sl_setup *setup, const struct sl_remote *remote, const struct sl_training_link *link)
+{
+	json_t *record = sl_group_record_read(remote ? sl_remote_record(remote) : link->record);
+	json_t *all = record ? json_pack("{s:o}", setup->agreement.agreed.share.group, record) : NULL;
+	char *text = all ? sl_json_dump(all, JSON_COMPACT) : NULL;
+
+	json_decref(all);
+	return text;
+}
+
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
@@ -256,6 +267,8 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	status.ready = status.ready || (session.steps && session.step == session.steps);
 	status.session = &session;
 	status.n_session = 1;
+	status.groups = group_of(setup, remote, link);
 	text = sl_status_json(&status, 0);
+	free(status.groups);
 	return page ? with_rest(text, setup, remote, link) : text;
 }

@@ -115,6 +115,7 @@ void sl_status_prometheus(const struct sl_status *status, FILE *file)
 		if (is_metric(m, status))
 			print_sessions(file, m, status);
 	print_scores(file, status);
+	sl_status_groups_metrics(status->groups, file);
 }
 
 char *sl_status_metrics(const char *json)

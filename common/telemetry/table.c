@@ -331,8 +331,10 @@ void sl_status_table(const struct sl_status *status, int columns_most, FILE *fil
 			sl_plural(status->store_files), bytes, status->store_limit_bytes ? " of at most " : "",
 			status->store_limit_bytes ? most : "", sl_progress_duration(status->store_oldest_s, text));
 	}
-	if (status->n_session == 0)
+	if (status->n_session == 0) {
+		sl_status_groups_table(status->groups, file);
 		return;
+	}
 	choose_columns(status, columns_most, width);
 	print_row(file, width, NULL);
 	for (int i = 0; i < status->n_session; i++) {
@@ -341,4 +343,5 @@ void sl_status_table(const struct sl_status *status, int columns_most, FILE *fil
 	}
 	for (int i = 0; i < status->n_session; i++)
 		print_missed(file, &status->session[i]);
+	sl_status_groups_table(status->groups, file);
 }

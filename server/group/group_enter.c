@@ -9,6 +9,7 @@
 
 static void free_group(struct sl_group *g)
 {
+	free(g->record);
 	free(g->trunk.r.seat);
 	sl_group_free_trunk(g);
 	free(g->member);

@@ -228,6 +228,7 @@ struct sl_group {
 	struct sl_group_seat *seat;                  /* [n] */
 	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3]; /* memory of trunk.r.stored */
 	struct sl_group_log log;
+	char *record; /* as members were told last (group_parts.c); NULL: not yet */
 	struct {
 		uint64_t end;
 		size_t n_back;

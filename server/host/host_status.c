@@ -147,8 +147,10 @@ char *sl_host_status(const struct sl_host *h)
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] && !h->second[i])
 			fill(&status.session[status.n_session++], h, i, now_ms);
+	status.groups = sl_group_list_records(h->groups);
 	status.ready = !h->shut && status.n_session < status.sessions_limit;
 	text = sl_status_json(&status, 0);
 	free(status.session);
+	free(status.groups);
 	return text;
 }

@@ -57,7 +57,7 @@ done
 for f in "$SPLITC $tmp/run.sock" "$SPLITS $tmp/host.sock"; do
 	wait_for 'no metrics' "${f%% *}" status --control "${f#* }" --prometheus >>"$tmp/metrics"
 done
-sed -n 's/^\(split_[a-z_]*\).*/\1/p' "$tmp/metrics" | compare metrics Metrics ''
+sed -nE 's/^(# TYPE )?(split_[a-z_]*).*/\2/p' "$tmp/metrics" | compare metrics Metrics ''
 signal INT "$client_pid"
 ends_with "$client_pid" 75 $patience 'client'
 

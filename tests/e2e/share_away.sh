@@ -123,6 +123,9 @@ unmet() {
 	wait_for "$name: members do not hear who is away" grep -q 'group-away: the group goes on without member 2 (since 20' "$tmp/$name-0.log"
 	"$SPLITS" status --control "$tmp/$serving.sock" --json | jq -e 'all(.sessions[]; .missing | startswith("2 (since 20"))' >/dev/null || fail "$name: the server's status does not say who is away"
 	wait_for "$name: the others do not go on" has_steps "$name-0" 60
+	"$SPLITS" status --control "$tmp/$serving.sock" --json | jq -e ".groups.$name.members | .[0].steps > .[2].steps and .[2].steps > 0" >/dev/null || fail "$name: the server's status does not say who had which steps"
+	"$SPLITS" status --control "$tmp/$serving.sock" | grep -qE '^  member 2 +[0-9.]+ % of the steps, +[0-9.]+ % of the rows$' || fail "$name: the server's table does not say it"
+	"$SPLITS" status --control "$tmp/$serving.sock" --prometheus | grep -qE "^split_group_member_steps_ratio\{group=\"$name\",member=\"2\"\} 0\.[0-9]+$" || fail "$name: the server's metrics do not say it"
 	comes kill
 	ends 80
 	rc=0

@@ -347,6 +347,31 @@ static void prometheus_can_read_it(void **state)
 	}
 }
 
+/* Records of groups go through the document to the table and the metrics. */
+static void groups_are_shown(void **state)
+{
+	static char record[] = "{\"clinics\":{\"steps\":20,\"members\":[{\"steps\":20,\"rows\":75.0},"
+			       "{\"steps\":5,\"rows\":25.0}]}}";
+	static char text[16384];
+	struct sl_status in = snapshot(0), out;
+	FILE *file = fmemopen(text, sizeof text, "w");
+	struct sl_fail fail;
+	char *json;
+
+	in.groups = record;
+	json = sl_status_json(&in, 0);
+	assert_int_equal(sl_status_parse(json, &out, &fail), SL_OK);
+	sl_status_table(&out, 0, file);
+	sl_status_prometheus(&out, file);
+	fclose(file);
+	assert_non_null(strstr(text, "group clinics, as of step 20:\n"));
+	assert_non_null(strstr(text, "  member 1     25.0 % of the steps,  25.0 % of the rows\n"));
+	assert_non_null(strstr(text, "\nsplit_group_member_steps_ratio{group=\"clinics\",member=\"1\"} 0.250\n"));
+	assert_non_null(strstr(text, "\nsplit_group_member_rows_ratio{group=\"clinics\",member=\"0\"} 0.750\n"));
+	sl_status_free(&out);
+	free(json);
+}
+
 /* /metrics serves what the command prints. */
 static void metrics_come_from_the_document(void **state)
 {
@@ -374,6 +399,7 @@ int main(void)
 		cmocka_unit_test(table_fits_the_terminal),
 		cmocka_unit_test(younger_members_may_be_missing),
 		cmocka_unit_test(prometheus_can_read_it),
+		cmocka_unit_test(groups_are_shown),
 		cmocka_unit_test(metrics_come_from_the_document),
 		cmocka_unit_test(table_shows_no_control_characters),
 	};
