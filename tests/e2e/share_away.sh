@@ -148,6 +148,20 @@ gone() {
 	says "group-absent: group $name: --local --absent 2:"
 }
 
+# moves: in rounds a member whose part of a round takes longer than share.patience_s, but each step less, is not late.
+moves() {
+	local k
+	name=moves
+	set=("${common[@]}" --set train.max_steps=32 --set share.group="$name" --set share.mode=rounds --set share.round=8 --set share.patience_s=1 --set share.least=0.2)
+	endpoint=tcp://127.0.0.1:$(free_port)
+	serve "$name-server"
+	for k in 0 1; do member $k; done
+	start_slow_client 1 250 "$name-2" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.member=2
+	pid[2]=$client_pid
+	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$name: member $k"; done
+	[ "$(record 0 '.members[2].steps')" = 32 ] || fail "$name: a member that moves was left out: $(record 0 .)"
+}
+
 # shorter: a member's run ends in the middle of the others', who go on to have less of it than share.least.
 shorter() {
 	local k
@@ -190,6 +204,6 @@ alone() {
 	"$@"
 }
 two_at_a_time alone 'away|stopped|stop|shared' 'away|killed|kill|shared|server' 'away|lost|lost|shared' 'away|stopped-own|stop|private' \
-	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter gone \
+	'away|killed-own|kill|private|server' 'away|lost-own|lost|private' in_time unmet shorter gone moves \
 	"hangs|hangs" "hangs|hangs-all|share.least=1" "hangs|hangs-none|share.least=0|share.quorum=3"
 echo "share_away: ok"
