@@ -32,9 +32,14 @@ struct report {
 
 /* ---- sections */
 
+static json_t *new_section(const char *title)
+{
+	return json_pack("{s:s, s:[], s:[], s:[]}", "title", title, "facts", "columns", "rows");
+}
+
 static json_t *section(struct report *r, const char *title)
 {
-	json_t *s = json_pack("{s:s, s:[], s:[], s:[]}", "title", title, "facts", "columns", "rows");
+	json_t *s = new_section(title);
 
 	json_array_append_new(r->sections, s);
 	return s;
@@ -531,11 +536,13 @@ static void tell_logs(struct report *r)
 
 enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fail)
 {
-	struct report r = {.dir = dir, .sections = json_array(), .sessions = json_array()};
-	json_t *settings = json_pack("{s:s, s:[], s:[], s:[]}", "title", "Settings", "facts", "columns", "rows");
+	struct report r = {.dir = dir,
+			   .sections = json_array(),
+			   .sessions = json_array(),
+			   .unknown = new_section("What is not known")};
+	json_t *settings = new_section("Settings");
 	enum sl_err err = read_lines(&r, "log.jsonl", take_log, fail);
 
-	r.unknown = json_pack("{s:s, s:[], s:[], s:[]}", "title", "What is not known", "facts", "columns", "rows");
 	if (!err && read_lines(&r, SL_SESSIONS_FILE, take_session, fail) == SL_ERR_DATA)
 		err = SL_ERR_DATA;
 	if (!err) {

@@ -1,7 +1,8 @@
 #include <string.h>
 
 #include "client/cmd/run_report.h"
-#include "common/base/text.h"
+#include "common/base/err.h"
+#include "common/base/html.h"
 
 /* A form of the report: what stands before and behind each of its parts, and how a text is written in it. */
 struct form {
@@ -12,30 +13,11 @@ struct form {
 	void (*put_block)(FILE *to, const char *text);
 };
 
-/* n bytes of text are a character, or n is 0 and the first is none. */
-static size_t character(const char *text)
-{
-	return sl_text_character(text, strlen(text));
-}
-
-static void put_html(FILE *to, const char *text)
-{
-	for (size_t n; *text; text += n ? n : 1) {
-		n = *text == '\n' || *text == '\t' ? 1 : character(text);
-		if (!n)
-			fputs("&#xFFFD;", to);
-		else if (strchr("<>&\"'", *text))
-			fprintf(to, "&#%d;", *text);
-		else
-			fwrite(text, 1, n, to);
-	}
-}
-
 /* On one line, and nothing in it is markup. */
 static void put_markdown(FILE *to, const char *text)
 {
 	for (size_t n; *text; text += n ? n : 1) {
-		n = character(text);
+		n = sl_text_character(text, strlen(text)); /* 0: it begins with none */
 		if (!n)
 			fputc(*text == '\n' || *text == '\t' ? ' ' : '?', to);
 		else if (strchr("\\`*_[]<>|#&~", *text))
@@ -74,7 +56,7 @@ static const struct form html = {
 	.row = {"<tr>", "</tr>\n"}, .cell = {"<td>", "</td>"},
 	.block = {"<pre>", "</pre>\n"},
 	.end = "</body></html>\n",
-	.put = put_html, .put_block = put_html};
+	.put = sl_print_html, .put_block = sl_print_html};
 static const struct form markdown = {
 	.title = {"# ", "\n"},
 	.heading = {"\n## ", "\n\n"},

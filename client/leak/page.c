@@ -9,6 +9,7 @@
 
 #include "client/leak/leak.h"
 #include "common/base/clock.h"
+#include "common/base/html.h"
 #include "common/base/version.h"
 #include "common/link/wire.h"
 
@@ -29,23 +30,6 @@ static const char style[] =
 	"img{max-width:100%;background:#fff}@media print{body{margin:0;max-width:none;font-size:11pt}"
 	"tr,img{break-inside:avoid}.bar,.bar i{print-color-adjust:exact;-webkit-print-color-adjust:exact}}";
 
-/* What is not a character of a text becomes U+FFFD. */
-static void put_text(FILE *f, const char *text)
-{
-	for (size_t left = strlen(text), n; left; text += n, left -= n) {
-		const bool blank = *text == '\n' || *text == '\t';
-
-		n = blank ? 1 : sl_text_character(text, left);
-		if (!n)
-			fputs("&#xFFFD;", f);
-		else if (strchr("<>&\"'", *text))
-			fprintf(f, "&#%d;", *text);
-		else
-			fwrite(text, 1, n, f);
-		n = n ? n : 1;
-	}
-}
-
 static void fact(FILE *f, const char *name, const char *format, ...) SL_PRINTF(3, 4);
 static void fact(FILE *f, const char *name, const char *format, ...)
 {
@@ -56,7 +40,7 @@ static void fact(FILE *f, const char *name, const char *format, ...)
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
 	fprintf(f, "<tr><th>%s</th><td>", name);
-	put_text(f, text);
+	sl_print_html(f, text);
 	fputs("</td></tr>\n", f);
 }
 
@@ -137,9 +121,9 @@ static void put_figure(FILE *f, const struct sl_leak_figure *x)
 	char text[SL_LEAK_TEXT], range[SL_LEAK_RANGE_TEXT], classes[SL_LEAK_CLASSES_TEXT];
 
 	fprintf(f, "<tr data-group=\"%s\" data-figure=\"", x->group);
-	put_text(f, x->key);
+	sl_print_html(f, x->key);
 	fputs("\"><th>", f);
-	put_text(f, *kind->key ? kind->name : x->key);
+	sl_print_html(f, *kind->key ? kind->name : x->key);
 	if (*kind->key)
 		fprintf(f, "<small>%s</small>", kind->means);
 	if (*sl_leak_classes_text(x, classes))
@@ -234,10 +218,10 @@ static void omitted(FILE *f, const struct sl_leak *l)
 static void config(FILE *f, const struct sl_leak_report *report)
 {
 	fputs("<h2>Config as written</h2>\n<pre>", f);
-	put_text(f, report->config);
+	sl_print_html(f, report->config);
 	for (int i = 0; i < report->n_set; i++) {
 		fputs("\n--set ", f);
-		put_text(f, report->set[i]);
+		sl_print_html(f, report->set[i]);
 	}
 	fputs("</pre>\n", f);
 }
