@@ -53,17 +53,29 @@ static bool is_off(const json_t *record, size_t k)
 	return json_is_true(json_object_get(json_array_get(json_object_get(record, "members"), k), "off"));
 }
 
+/* The first item of the list, or of what is left of it, that is member k's; *len: of its number and colon. NULL: none.
+ */
+static const char *find_item(const char *list, size_t k, size_t *len)
+{
+	char name[24];
+
+	*len = (size_t)snprintf(name, sizeof name, "%zu:", k);
+	for (; *list; list += strcspn(list, ","), list += *list == ',')
+		if (strncmp(list, name, *len) == 0)
+			return list;
+	return NULL;
+}
+
 /* Prints the items of the list that are member k's, without its number. */
 static void print_away(const char *list, size_t k)
 {
-	char name[24];
-	const size_t len = (size_t)snprintf(name, sizeof name, "%zu:", k);
+	size_t len;
 	int n = 0;
 
-	for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+	for (const char *at = list; (at = find_item(at, k, &len)); at += strcspn(at, ",")) {
 		unsigned long long from, to;
 
-		if (strncmp(at, name, len) != 0 || ++n > 4)
+		if (++n > 4)
 			continue;
 		if (sscanf(at + len, "%llu-%llu", &from, &to) == 2 && to + 1 == from)
 			printf("%scame back before step %llu", n == 1 ? "  " : ", ", from);
@@ -112,26 +124,14 @@ void sl_group_record_print(const json_t *record)
 		       json_array_size(members), absent);
 }
 
-/* Whether the list of who was away has an item of member k. */
-static bool is_listed(const json_t *record, size_t k)
-{
-	const char *list = json_string_value(json_object_get(record, "absent"));
-	char name[24];
-	const size_t len = (size_t)snprintf(name, sizeof name, "%zu:", k);
-
-	for (; *list; list += strcspn(list, ","), list += *list == ',')
-		if (strncmp(list, name, len) == 0)
-			return true;
-	return false;
-}
-
 /* Why member k got less than share.least of its steps. */
 static void say_cause(const json_t *record, size_t k, char out[200])
 {
 	const json_t *member = json_array_get(json_object_get(record, "members"), k);
 	const json_int_t empty = json_integer_value(json_object_get(member, "empty"));
-	const bool was_away = !empty || is_listed(record, k);
-	size_t n = 0;
+	size_t n = 0, len;
+	const bool was_away =
+		!empty || find_item(json_string_value(json_object_get(record, "absent")), k, &len) != NULL;
 
 	if (was_away)
 		n = (size_t)snprintf(out, 200,
