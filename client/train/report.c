@@ -188,7 +188,7 @@ static char *with_rest(char *status, const struct sl_setup *setup, const struct 
 	const struct sl_port_stats now = remote ? sl_remote_stats(remote) : (struct sl_port_stats){0};
 	const struct sl_agreed *a = &setup->agreement.agreed;
 	json_t *root = status ? json_loads(status, 0, NULL) : NULL, *list = json_array();
-	json_t *record = sl_group_record_read(remote ? sl_remote_record(remote) : link->record);
+	json_t *record = json_object_get(json_object_get(root, "groups"), a->share.group);
 	char *text;
 
 	for (int i = 0; i < SL_CROSS_COUNT; i++) {
@@ -205,7 +205,7 @@ static char *with_rest(char *status, const struct sl_setup *setup, const struct 
 	json_object_set_new(root, "tensors", list);
 	json_object_set_new(root, "warnings", sl_jsonl_warnings());
 	json_object_set_new(root, "group",
-			    a->share.group[0] ? json_pack("{s:o, s:i, s:o?}", "name", sl_json_text(a->share.group),
+			    a->share.group[0] ? json_pack("{s:o, s:i, s:O?}", "name", sl_json_text(a->share.group),
 							  "member", a->share.member, "record", record)
 					      : json_null());
 	text = root ? sl_json_dump(root, JSON_COMPACT) : NULL;
@@ -214,15 +214,13 @@ static char *with_rest(char *status, const struct sl_setup *setup, const struct 
 	return text;
 }
 
-/* The record of the run's group by its name, as JSON that the caller frees; NULL: none has come. */
-static char *group_of(const struct sl_setup *setup, const struct sl_remote *remote, const struct sl_training_link *link)
+/* The record of the run's group by its name, a new reference; NULL: none has come. */
+static json_t *group_of(const struct sl_setup *setup, const struct sl_remote *remote,
+			const struct sl_training_link *link)
 {
 	json_t *record = sl_group_record_read(remote ? sl_remote_record(remote) : link->record);
-	json_t *all = record ? json_pack("{s:o}", setup->agreement.agreed.share.group, record) : NULL;
-	char *text = all ? sl_json_dump(all, JSON_COMPACT) : NULL;
 
-	json_decref(all);
-	return text;
+	return record ? json_pack("{s:o}", setup->agreement.agreed.share.group, record) : NULL;
 }
 
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
@@ -269,6 +267,6 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	status.n_session = 1;
 	status.groups = group_of(setup, remote, link);
 	text = sl_status_json(&status, 0);
-	free(status.groups);
+	json_decref(status.groups);
 	return page ? with_rest(text, setup, remote, link) : text;
 }

@@ -226,7 +226,7 @@ char *sl_status_json(const struct sl_status *status, int indent)
 		json_array_append_new(sessions, one);
 	}
 	json_object_set_new(daemon, "sessions", sessions);
-	json_object_set_new(daemon, "groups", status->groups ? json_loads(status->groups, 0, NULL) : json_object());
+	json_object_set_new(daemon, "groups", status->groups ? json_incref(status->groups) : json_object());
 	if (root && json_object_update(root, daemon) == 0)
 		text = sl_json_dump(root, indent > 0 ? JSON_INDENT(indent) : 0);
 	json_decref(daemon);
@@ -298,7 +298,7 @@ enum sl_err sl_status_parse(const char *text, struct sl_status *out, struct sl_f
 	if (!err)
 		err = parse_sessions(json_object_get(root, "sessions"), &status, fail);
 	if (!err && json_is_object(json_object_get(root, "groups")))
-		status.groups = sl_json_dump(json_object_get(root, "groups"), JSON_COMPACT);
+		status.groups = json_incref(json_object_get(root, "groups"));
 done:
 	json_decref(root);
 	if (err)
@@ -311,7 +311,7 @@ done:
 void sl_status_free(struct sl_status *status)
 {
 	free(status->session);
-	free(status->groups);
+	json_decref(status->groups);
 	status->session = NULL;
 	status->groups = NULL;
 	status->n_session = 0;

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include <jansson.h>
+
 #include "common/base/err.h"
 
 enum { SL_STATUS_SCHEMA = 2, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096, SL_STATUS_SCORES = 24 };
@@ -97,7 +99,7 @@ struct sl_status {
 	int64_t memory_bytes, memory_limit_bytes; /* of a server: memory of all sessions, and limits.memory_bytes */
 	int n_session;
 	struct sl_status_session *session; /* owned by its writer; after sl_status_parse, freed by sl_status_free */
-	char *groups; /* the same: a JSON object of groups' records by name (docs/OUTPUT.md); NULL: none */
+	json_t *groups; /* the same: an object of groups' records by name (docs/OUTPUT.md); NULL: none */
 };
 
 /* One JSON document, indented by `indent` blanks (0: one line), malloc'ed; NULL: no memory. What is not UTF-8 becomes
@@ -112,8 +114,8 @@ void sl_status_free(struct sl_status *status);
 void sl_status_table(const struct sl_status *status, int columns, FILE *file);
 
 /* status_groups.c: what the table and the metrics have of `groups`, of struct sl_status. NULL is fine. */
-void sl_status_groups_table(const char *groups, FILE *file);
-void sl_status_groups_metrics(const char *groups, FILE *file);
+void sl_status_groups_table(json_t *groups, FILE *file);
+void sl_status_groups_metrics(json_t *groups, FILE *file);
 /* Prints it for Prometheus: metrics named split_…, with HELP and TYPE; a session's have its id and peer as labels. */
 void sl_status_prometheus(const struct sl_status *status, FILE *file);
 /* The same text, malloc'ed, from a document of sl_status_json. NULL: no memory, or not such a document. */

@@ -1,7 +1,5 @@
 /* Who took part in the steps of groups, in a status: below its table, and as metrics. */
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdlib.h>
 
 #include "common/base/text.h"
 #include "common/telemetry/status.h"
@@ -26,13 +24,13 @@ static void print_name(FILE *file, const char *name)
 	fputs(text, file);
 }
 
-void sl_status_groups_table(const char *groups, FILE *file)
+void sl_status_groups_table(json_t *groups, FILE *file)
 {
-	json_t *all = groups ? json_loads(groups, 0, NULL) : NULL, *record;
+	const json_t *record;
 	const char *name;
 	double steps, rows;
 
-	json_object_foreach(all, name, record)
+	json_object_foreach(groups, name, record)
 	{
 		fputs("group ", file);
 		print_name(file, name);
@@ -42,16 +40,15 @@ void sl_status_groups_table(const char *groups, FILE *file)
 			fprintf(file, "  member %-4zu %5.1f %% of the steps, %5.1f %% of the rows\n", k, 100 * steps,
 				100 * rows);
 	}
-	json_decref(all);
 }
 
-static void print_parts(FILE *file, const json_t *all, bool of_rows)
+static void print_parts(FILE *file, json_t *groups, bool of_rows)
 {
 	const json_t *record;
 	const char *name;
 	double steps, rows;
 
-	json_object_foreach((json_t *)all, name, record)
+	json_object_foreach(groups, name, record)
 	{
 		for (size_t k = 0; parts_of(record, k, &steps, &rows); k++) {
 			fprintf(file, "split_group_member_%s_ratio{group=\"", of_rows ? "rows" : "steps");
@@ -61,17 +58,14 @@ static void print_parts(FILE *file, const json_t *all, bool of_rows)
 	}
 }
 
-void sl_status_groups_metrics(const char *groups, FILE *file)
+void sl_status_groups_metrics(json_t *groups, FILE *file)
 {
-	json_t *all = groups ? json_loads(groups, 0, NULL) : NULL;
-
 	fputs("# HELP split_group_member_steps_ratio Part of the group's steps that the member had, 0 to 1.\n"
 	      "# TYPE split_group_member_steps_ratio gauge\n",
 	      file);
-	print_parts(file, all, false);
+	print_parts(file, groups, false);
 	fputs("# HELP split_group_member_rows_ratio Part of all rows that were the member's, 0 to 1.\n"
 	      "# TYPE split_group_member_rows_ratio gauge\n",
 	      file);
-	print_parts(file, all, true);
-	json_decref(all);
+	print_parts(file, groups, true);
 }

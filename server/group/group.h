@@ -58,9 +58,9 @@ enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, co
  * thread. */
 enum sl_err sl_group_check_taken(const struct sl_group *group, const struct sl_middle *there,
 				 const struct sl_middle *comes, struct sl_fail *fail) SL_MUST_CHECK;
-/* The records of groups (docs/OUTPUT.md), by name, as their members were told last: JSON, which the caller frees. NULL:
- * there are none, or no memory. */
-char *sl_group_list_records(const struct sl_group_list *groups);
+/* The records of groups (docs/OUTPUT.md), by name, as their members were told last: a new reference. NULL: no memory.
+ */
+json_t *sl_group_list_records(const struct sl_group_list *groups);
 const char *sl_group_name_of(const struct sl_group *group);
 const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16], in place of a session's name in its files */
 /* The entry `lend` of a member's seat (middle_task.h), and its tasks; all (worker).

@@ -84,17 +84,14 @@ void sl_group_tell_record(struct sl_group *g, int who)
 	g->record = record;
 }
 
-char *sl_group_list_records(const struct sl_group_list *gs)
+json_t *sl_group_list_records(const struct sl_group_list *gs)
 {
 	json_t *all = json_object();
-	char *text;
 
 	for (const struct sl_group *g = gs->first; g; g = g->next)
 		if (g->record)
 			json_object_set_new(all, g->name, json_loads(g->record, 0, NULL));
-	text = json_object_size(all) ? sl_json_dump(all, JSON_COMPACT) : NULL;
-	json_decref(all);
-	return text;
+	return all;
 }
 
 /* Items of the list, as many to a line as fit. */

@@ -151,6 +151,6 @@ char *sl_host_status(const struct sl_host *h)
 	status.ready = !h->shut && status.n_session < status.sessions_limit;
 	text = sl_status_json(&status, 0);
 	free(status.session);
-	free(status.groups);
+	json_decref(status.groups);
 	return text;
 }

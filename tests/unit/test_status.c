@@ -350,15 +350,15 @@ static void prometheus_can_read_it(void **state)
 /* Records of groups go through the document to the table and the metrics. */
 static void groups_are_shown(void **state)
 {
-	static char record[] = "{\"clinics\":{\"steps\":20,\"members\":[{\"steps\":20,\"rows\":75.0},"
-			       "{\"steps\":5,\"rows\":25.0}]}}";
+	static const char record[] = "{\"clinics\":{\"steps\":20,\"members\":[{\"steps\":20,\"rows\":75.0},"
+				     "{\"steps\":5,\"rows\":25.0}]}}";
 	static char text[16384];
 	struct sl_status in = snapshot(0), out;
 	FILE *file = fmemopen(text, sizeof text, "w");
 	struct sl_fail fail;
 	char *json;
 
-	in.groups = record;
+	in.groups = json_loads(record, 0, NULL);
 	json = sl_status_json(&in, 0);
 	assert_int_equal(sl_status_parse(json, &out, &fail), SL_OK);
 	sl_status_table(&out, 0, file);
@@ -369,6 +369,7 @@ static void groups_are_shown(void **state)
 	assert_non_null(strstr(text, "\nsplit_group_member_steps_ratio{group=\"clinics\",member=\"1\"} 0.250\n"));
 	assert_non_null(strstr(text, "\nsplit_group_member_rows_ratio{group=\"clinics\",member=\"0\"} 0.750\n"));
 	sl_status_free(&out);
+	json_decref(in.groups);
 	free(json);
 }
 
