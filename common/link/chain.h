@@ -1,6 +1,6 @@
-/* A log that shows changes: each line holds the hash of the line before it (BLAKE2b, 16 bytes, as 32 hex digits), so
- * the hash of the last line, the log's head, depends on all of them. It has no key: whoever can rewrite the whole log
- * can make another chain. Pure functions; any thread. */
+/* A log that shows changes. Each line holds the hash of the line before it (BLAKE2b, 16 bytes, as 32 hex digits). So
+ * the hash of the last line, the log's head, depends on all lines. It has no key: whoever can rewrite the whole log can
+ * make another chain. Pure functions; any thread. */
 #ifndef SL_LINK_CHAIN_H
 #define SL_LINK_CHAIN_H
 

@@ -1,6 +1,6 @@
 /* What tells two networks of volumes apart. The hash of a middle, which client and server compare, has the depth and
- * each attribute of a window. The hash of a network, which says whether weights fit, leaves out the depth as it does
- * the other sizes of the input, but not that a node looks at slices, nor how a window moves over them. */
+ * each attribute of a window. The hash of a network says whether weights fit. It leaves out the depth, as
+ * it does the other sizes of the input. It has that a node looks at slices, and how a window moves over them. */
 #include "client/model/network.h"
 #include "common/graph/graph_text.h"
 #include "tests/support/unit.h"
