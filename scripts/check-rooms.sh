@@ -54,7 +54,7 @@ BEGIN {
 	may["common/weights"] = "common/base common/graph common/exec"
 	may["common/codec"] = "common/base common/graph/tensor.h common/exec/backend.h"
 	may["common/link"] = "common/base proto"
-	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
+	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h common/link/chain.h" # the status socket, /metrics
 	may["common/session"] = "common/base common/conf/agreed.h common/graph common/exec common/weights common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/graph common/exec common/weights common/codec"
 	may["client"] = "common kernels client/cmd" # main.c

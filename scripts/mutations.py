@@ -28,7 +28,8 @@ SUITE = {"server/trunk": ["test_trunk_table"]}
 CHANGES = ((r"(?<![<>=!-])<(?![<=])", "<="), (r"<=", "<"), (r"(?<![<>=!-])>(?![>=])", ">="), (r">=", ">"), (r"==", "!="), (r"!=", "=="),
            (r"&&", "||"), (r"\|\|", "&&"), (r" \+ 1\b", ""), (r" - 1\b", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
            (r"(?<=[( ])!(?=[a-z(])", ""), (r"\+= 1\b", "+= 2"), (r"\+\+(?=;)", "--"))
-TEST_S, SIM_S = 120, 900  # a change may make a program wait for ever
+TEST_S, SIM_S = 60, 600  # a change may make a program wait for ever
+ENDLESS = "did not end"
 
 
 def sites(name):
@@ -59,7 +60,7 @@ def run(command, cwd, seconds):
     try:
         done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, start_new_session=True)
     except subprocess.TimeoutExpired:
-        return False, "it did not end"
+        return False, ENDLESS
     return done.returncode == 0, done.stdout.decode(errors="replace").strip().split("\n")[-1]
 
 
@@ -86,8 +87,9 @@ class Copy:
         if not self.make("build/release/splitc", "build/release/splits", "build/release/tests/sim/sim", *tests)[0]:
             return "compiler"
         for test in tests:
-            if not run([f"./{test}"], self.dir, TEST_S)[0]:
-                return pathlib.Path(test).name
+            good, last = run([f"./{test}"], self.dir, TEST_S)
+            if not good:
+                return pathlib.Path(test).name + f", {last}" * (last == ENDLESS)
         os.environ["SPLITC"] = f"{self.dir}/build/release/splitc"
         good, last = run(["build/release/tests/sim/sim", "--seeds", str(self.seeds), "--first-bad"], self.dir, SIM_S)
         return None if good else f"sim: {last}"

@@ -18,15 +18,12 @@
 #include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/conf/conf.h"
-#include "common/link/chain.h"
+#include "common/telemetry/chained.h"
 #include "common/telemetry/json.h"
 
 struct sl_jsonl {
-	int fd;
-	char head[SL_CHAIN_TEXT]; /* of the chain; "": not known yet */
+	struct sl_chained lines;
 };
-
-enum { TAIL = 1 << 20 }; /* bytes, more than any line */
 
 static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fail *fail)
 {
@@ -74,17 +71,17 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 	log = calloc(1, sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
-	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
+	log->lines.fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
 				    open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
-	if (log->fd < 0)
+	if (log->lines.fd < 0)
 		err = sl_guard_open_failed(path, fail);
 	else
-		err = sl_guard_written(log->fd, path, fail);
+		err = sl_guard_written(log->lines.fd, path, fail);
 	if (!err)
-		err = lock(log->fd, path, fail);
+		err = lock(log->lines.fd, path, fail);
 	if (err) {
-		if (log->fd >= 0)
-			close(log->fd);
+		if (log->lines.fd >= 0)
+			close(log->lines.fd);
 		free(log);
 		return err;
 	}
@@ -95,8 +92,8 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 
 enum sl_err sl_jsonl_empty(struct sl_jsonl *log)
 {
-	sl_chain_begin(log->head);
-	return ftruncate(log->fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
+	sl_chain_begin(log->lines.head);
+	return ftruncate(log->lines.fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
 }
 
 /* True after a sync that failed because the file is a pipe or a device: that is no error. */
@@ -110,78 +107,14 @@ static json_t *integer(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
-/* Reads the head from the last line. Half a line behind it, of a process that was killed, is cut off. */
-static enum sl_err find_head(struct sl_jsonl *log)
-{
-	char path[40], *text, *line;
-	uint64_t end = 0;
-	struct stat st;
-	ssize_t n, all;
-	int fd;
-
-	sl_chain_begin(log->head);
-	if (fstat(log->fd, &st) || !S_ISREG(st.st_mode) || sl_jsonl_tell(log, &end) != SL_OK || !end)
-		return SL_OK;
-	snprintf(path, sizeof path, "/proc/self/fd/%d", log->fd);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	text = malloc(TAIL);
-	all = n = fd < 0 || !text ? -1 : pread(fd, text, TAIL, end > TAIL ? (off_t)(end - TAIL) : 0);
-	while (n > 0 && text[n - 1] != '\n')
-		n--;
-	line = n > 1 ? memrchr(text, '\n', (size_t)n - 1) : NULL;
-	line = line ? line + 1 : text;
-	if (n > 1)
-		sl_chain_next(log->head, line, (size_t)(text + n - 1 - line));
-	free(text);
-	if (fd >= 0)
-		close(fd);
-	return n >= 0 && (n == all || ftruncate(log->fd, (off_t)(end - (uint64_t)(all - n))) == 0) ? SL_OK : SL_ERR_IO;
-}
-
 const char *sl_jsonl_head(struct sl_jsonl *log)
 {
-	if (log && !log->head[0] && find_head(log) != SL_OK)
-		log->head[0] = '\0';
-	return log ? log->head : "";
+	return log ? sl_chained_head(&log->lines) : "";
 }
 
-/* Takes over `object`, which may be NULL (no memory, text that is not UTF-8). */
 static enum sl_err put(struct sl_jsonl *log, json_t *object)
 {
-	char *text = NULL;
-	enum sl_err err = SL_OK;
-	size_t len, done = 0;
-	uint64_t begin;
-	int why;
-
-	if (object && json_object_set_new(object, SL_JSONL_CHAIN, json_string(sl_jsonl_head(log))) == 0)
-		text = sl_json_dump(object, JSON_COMPACT);
-	json_decref(object);
-	if (!text)
-		return SL_ERR_NOMEM;
-	len = strlen(text);
-	text[len++] = '\n'; /* over the NUL */
-	if (sl_jsonl_tell(log, &begin) != SL_OK)
-		begin = UINT64_MAX; /* a pipe */
-	while (done < len && !err) {
-		ssize_t n = SL_FAILPOINT_WRITE(SL_FP_LOG_WRITE, log->fd, text + done, len - done);
-
-		if (n > 0)
-			done += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			err = SL_ERR_IO;
-	}
-	why = errno;
-	/* Cut half a line off: it would spoil the next one, too. */
-	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
-		err = SL_ERR_IO;
-	if (!err)
-		sl_chain_next(log->head, text, len - 1);
-	else
-		log->head[0] = '\0'; /* that of the last whole line in the file */
-	free(text);
-	errno = why;
-	return err;
+	return sl_chained_put(&log->lines, object, SL_FP_LOG_WRITE);
 }
 
 enum sl_err sl_jsonl_line(struct sl_jsonl *log, json_t *line)
@@ -354,7 +287,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
 {
-	off_t end = log ? lseek(log->fd, 0, SEEK_END) : 0;
+	off_t end = log ? lseek(log->lines.fd, 0, SEEK_END) : 0;
 
 	if (end < 0)
 		return SL_ERR_IO;
@@ -369,14 +302,14 @@ enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset, const char *head
 
 	if (!log || err)
 		return err;
-	snprintf(log->head, sizeof log->head, "%s", head);
-	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->fd, (off_t)offset)) == 0 ? SL_OK
+	snprintf(log->lines.head, sizeof log->lines.head, "%s", head);
+	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->lines.fd, (off_t)offset)) == 0 ? SL_OK
 													 : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_sync(struct sl_jsonl *log)
 {
-	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->fd)) == 0 || cannot_sync() ? SL_OK : SL_ERR_IO;
+	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->lines.fd)) == 0 || cannot_sync() ? SL_OK : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_close(struct sl_jsonl *log)
@@ -385,7 +318,7 @@ enum sl_err sl_jsonl_close(struct sl_jsonl *log)
 
 	if (!log)
 		return SL_OK;
-	fd = log->fd;
+	fd = log->lines.fd;
 	free(log);
 	synced = SL_FAILPOINT_CALL(SL_FP_LOG_CLOSE, fsync(fd)) == 0 || cannot_sync();
 	return close(fd) == 0 && synced ? SL_OK : SL_ERR_IO;

@@ -13,8 +13,6 @@
 /* The tensors that cross, in the order of their numbers on the wire: four at the cuts, and end_grad and end_mean. */
 enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 24 };
 
-#define SL_JSONL_CHAIN "chain" /* the last member of each line */
-
 /* A metric of an evaluation; name NULL: there is none. */
 struct sl_jsonl_score {
 	const char *name;

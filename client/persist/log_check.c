@@ -14,20 +14,9 @@
 #include "client/persist/model_file.h"
 #include "common/base/grow.h"
 #include "common/session/checkpoint.h"
+#include "common/telemetry/chained.h"
 
-enum { HEAD = SL_CHAIN_TEXT - 1, CHAIN_END = HEAD + 2 /* "} */ };
-
-struct head {
-	char text[SL_CHAIN_TEXT];
-};
-
-/* The head after each line; item 0: before the first. */
-struct chain {
-	const char *name; /* of the file */
-	struct head *after;
-	size_t room;
-	long n, bare; /* bare: first lines without a hash */
-};
+enum { HEAD = SL_CHAIN_TEXT - 1 };
 
 /* What sessions.jsonl says that the other files must agree with. */
 struct told {
@@ -41,42 +30,10 @@ struct told {
 	int n;
 };
 
-/* The hash in a line that ends with one, or NULL. */
-static const char *hash_in(const char *line, size_t len)
-{
-	static const char key[] = ",\"" SL_JSONL_CHAIN "\":\"";
-	const size_t begin = sizeof key - 1 + CHAIN_END;
-
-	return len > begin && memcmp(line + len - begin, key, sizeof key - 1) == 0 ? line + len - CHAIN_END : NULL;
-}
-
-static enum sl_err add_line(struct chain *c, const char *line, size_t len, struct sl_fail *fail)
-{
-	const char *hash = hash_in(line, len);
-	const struct head *before = &c->after[c->n];
-
-	if (!hash && c->bare < c->n)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: line %ld has no hash of line %ld: it was added or changed",
-				   c->name, c->n + 1, c->n);
-	c->bare += !hash;
-	if (hash && memcmp(hash, before->text, HEAD) != 0)
-		return c->n ? sl_fail_set(
-				      fail, SL_ERR_DATA,
-				      "%s: line %ld does not fit line %ld: one of them was changed, added or moved, "
-				      "or lines between them were removed",
-				      c->name, c->n + 1, c->n)
-			    : sl_fail_set(fail, SL_ERR_DATA,
-					  "%s: line 1 does not begin the log: lines before it were removed", c->name);
-	if (!sl_grow(&c->after, &c->room, (size_t)c->n + 2, sizeof *c->after))
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lines of %s", c->name);
-	c->n++;
-	sl_chain_next(c->after[c->n].text, line, len);
-	return SL_OK;
-}
-
 /* Reads sessions.jsonl's line into *told. */
-static enum sl_err hear(struct told *told, const char *text, size_t len, long line, struct sl_fail *fail)
+static enum sl_err hear(void *arg, const char *text, size_t len, long line, struct sl_fail *fail)
 {
+	struct told *told = arg;
 	json_t *row = json_loadb(text, len, 0, NULL);
 	const char *type = json_string_value(json_object_get(row, "type"));
 	const char *log = json_string_value(json_object_get(row, "log"));
@@ -105,42 +62,6 @@ static enum sl_err hear(struct told *told, const char *text, size_t len, long li
 	return err;
 }
 
-/* told: NULL for log.jsonl. Half a line at the end is one that is being written, or of a process that was killed. */
-static enum sl_err read_chain(struct chain *c, const char *dir, struct told *told, struct sl_fail *fail)
-{
-	char path[PATH_MAX], *line = NULL;
-	FILE *f = snprintf(path, sizeof path, "%s/%s", dir, c->name) < PATH_MAX ? fopen(path, "re") : NULL;
-	enum sl_err err = SL_OK;
-	size_t room = 0;
-
-	if (!f)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.300s/%s: %s", dir, c->name, strerror(errno));
-	if (!sl_grow(&c->after, &c->room, 1, sizeof *c->after))
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lines of %s", c->name);
-	else
-		sl_chain_begin(c->after[0].text);
-	for (ssize_t len; !err && (len = getline(&line, &room, f)) > 0 && line[len - 1] == '\n';) {
-		err = add_line(c, line, (size_t)len - 1, fail);
-		if (!err && told)
-			err = hear(told, line, (size_t)len - 1, c->n, fail);
-	}
-	free(line);
-	fclose(f);
-	if (!err && c->n && c->bare == c->n)
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s: its lines have no hashes: a version of Split without them wrote it", c->name);
-	return err;
-}
-
-/* After which line the chain had this head; -1: it never had. */
-static long find(const struct chain *c, const char *head)
-{
-	for (long i = c->n; i >= 0; i--)
-		if (memcmp(c->after[i].text, head, HEAD) == 0)
-			return i;
-	return -1;
-}
-
 /* A run that went back has given up checkpoints of later steps; one may be left where the process was killed then. */
 static bool given_up(const struct told *told, long line, uint64_t step)
 {
@@ -150,12 +71,12 @@ static bool given_up(const struct told *told, long line, uint64_t step)
 	return false;
 }
 
-static enum sl_err check_note(const char *path, uint64_t step, const struct chain *log, const struct chain *sessions,
+static enum sl_err check_note(const char *path, uint64_t step, const struct sl_chain *log, const struct sl_chain *sessions,
 			      const struct told *told, struct sl_log_check *out, struct sl_fail *fail)
 {
 	char *note = sl_weights_note(path, SL_HEADS_NOTE);
 	const bool is = note && strlen(note) == 2 * HEAD + 1;
-	const long line = is ? find(log, note) : -1, session = is ? find(sessions, note + HEAD + 1) : -1;
+	const long line = is ? sl_chain_find(log, note) : -1, session = is ? sl_chain_find(sessions, note + HEAD + 1) : -1;
 
 	free(note);
 	if (!is) /* of an earlier version */
@@ -177,7 +98,7 @@ static enum sl_err check_note(const char *path, uint64_t step, const struct chai
 	return SL_OK;
 }
 
-static enum sl_err check_checkpoints(const char *dir, const struct chain *log, const struct chain *sessions,
+static enum sl_err check_checkpoints(const char *dir, const struct sl_chain *log, const struct sl_chain *sessions,
 				     const struct told *told, struct sl_log_check *out, struct sl_fail *fail)
 {
 	static const char *const prefix[] = {SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE};
@@ -194,10 +115,10 @@ static enum sl_err check_checkpoints(const char *dir, const struct chain *log, c
 }
 
 /* The log's end, as sessions.jsonl has it: an end is that of the last line, unless the next process has begun. */
-static enum sl_err check_end(const struct chain *log, const struct told *told, struct sl_log_check *out,
+static enum sl_err check_end(const struct sl_chain *log, const struct told *told, struct sl_log_check *out,
 			     struct sl_fail *fail)
 {
-	const long line = told->log[0] ? find(log, told->log) : 0;
+	const long line = told->log[0] ? sl_chain_find(log, told->log) : 0;
 
 	if (line < 0)
 		return sl_fail_set(fail, SL_ERR_DATA,
@@ -231,13 +152,13 @@ static enum sl_err check_model(const char *dir, const char *name, const char *sa
 
 enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fail *fail)
 {
-	struct chain log = {.name = "log.jsonl"}, sessions = {.name = SL_SESSIONS_FILE};
+	struct sl_chain log = {.name = "log.jsonl"}, sessions = {.name = SL_SESSIONS_FILE};
 	struct told told = {.n = 0};
-	enum sl_err err = read_chain(&log, dir, NULL, fail);
+	enum sl_err err = sl_chain_read(&log, dir, NULL, NULL, fail);
 
 	*out = (struct sl_log_check){.covered = 0};
 	if (!err)
-		err = read_chain(&sessions, dir, &told, fail);
+		err = sl_chain_read(&sessions, dir, hear, &told, fail);
 	if (!err)
 		err = check_end(&log, &told, out, fail);
 	if (!err)
