@@ -21,8 +21,6 @@ static const char *const usage[] = {
 	NULL,
 };
 
-enum { RUN_TEXT = 33 };
-
 struct all {
 	double samples, loss, lost, correct, judged; /* lost, judged: samples with a loss; with an accuracy */
 };
@@ -38,19 +36,24 @@ static void put(json_t *last, size_t k, size_t members, json_t *report, json_t *
 	json_array_set(last, k, report);
 }
 
-/* By name of run, with the newest one last: the last report of each member, by number. NULL: there is no file. */
-static json_t *read_reports(const char *path, char newest[RUN_TEXT], struct sl_fail *fail)
+json_t *splits_reports_read(const struct sl_conf_server *conf, const char *group, char newest[SPLITS_RUN_TEXT],
+			    struct sl_fail *fail)
 {
-	FILE *f = fopen(path, "r");
-	json_t *runs = json_object();
-	char *line = NULL;
+	char path[PATH_MAX], *line = NULL;
+	json_t *runs;
 	size_t cap = 0;
+	FILE *f;
 
-	if (!f) {
-		(void)sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
-		json_decref(runs);
+	if (strchr(group, '/') || snprintf(path, sizeof path, "%s/%s.reports.jsonl", conf->store, group) >= PATH_MAX) {
+		(void)sl_fail_set(fail, SL_ERR_USAGE, "reports: '%.40s' is no group's name", group);
 		return NULL;
 	}
+	f = fopen(path, "r");
+	if (!f) {
+		(void)sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+		return NULL;
+	}
+	runs = json_object();
 	newest[0] = '\0';
 	while (getline(&line, &cap, f) > 0) {
 		json_t *one = json_loads(line, 0, NULL);
@@ -64,7 +67,8 @@ static json_t *read_reports(const char *path, char newest[RUN_TEXT], struct sl_f
 		    k >= SL_CONF_SHARE_CLIENTS || n < 0 || n > SL_CONF_SHARE_CLIENTS) {
 			sl_log(SL_LOG_WARN, "report-unread", "%s: a line is no report: it is left out", path);
 		} else {
-			snprintf(newest, RUN_TEXT, "%s", run ? run : ""); /* a line of an earlier version has none */
+			snprintf(newest, SPLITS_RUN_TEXT, "%s",
+				 run ? run : ""); /* a line of an earlier version has none */
 			if (!json_object_get(runs, newest))
 				json_object_set_new(runs, newest, json_array());
 			put(json_object_get(runs, newest), (size_t)k, (size_t)n, report, json_object_get(one, "time"));
@@ -150,18 +154,15 @@ static json_t *sum_up(const json_t *members)
 
 static enum sl_err show(const struct sl_conf_server *conf, const char *group, bool json, struct sl_fail *fail)
 {
-	char path[PATH_MAX];
-	char newest[RUN_TEXT];
+	char newest[SPLITS_RUN_TEXT];
 	json_t *runs, *members, *all;
 	size_t earlier;
 
 	if (!conf->store[0])
 		return sl_fail_set(fail, SL_ERR_CONFIG, "store: this config has none, so there are no reports");
-	if (strchr(group, '/') || snprintf(path, sizeof path, "%s/%s.reports.jsonl", conf->store, group) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_USAGE, "reports: '%.40s' is no group's name", group);
-	runs = read_reports(path, newest, fail);
+	runs = splits_reports_read(conf, group, newest, fail);
 	if (!runs)
-		return SL_ERR_NOINPUT;
+		return fail->code;
 	members = json_object_get(runs, newest);
 	earlier = json_object_size(runs) - (members != NULL);
 	all = sum_up(members);

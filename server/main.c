@@ -8,6 +8,7 @@ static const struct sl_command commands[] = {
 	{"keygen", splits_keygen, "make this server's key pair"},
 	{"status", splits_status, "show what a running splits is doing"},
 	{"reports", splits_reports, "print the figures that a group's members have reported"},
+	{"report", splits_report, "write a report of who was connected, for an audit"},
 	{NULL, NULL, NULL},
 };
 

@@ -3,11 +3,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/cmd/command.h"
 #include "client/persist/journal.h"
@@ -15,8 +12,9 @@
 #include "client/persist/model_file.h"
 #include "client/setup/about.h"
 #include "common/telemetry/json.h"
+#include "common/telemetry/report.h"
 
-enum { TEXT = 1024, TIME_TEXT = 32, CONFIG_MOST = 1 << 20 };
+enum { TEXT = SL_REPORT_TEXT, TIME_TEXT = SL_REPORT_TIME, CONFIG_MOST = 1 << 20 };
 
 struct report {
 	const char *dir;
@@ -32,48 +30,12 @@ struct report {
 
 /* ---- sections */
 
-static json_t *new_section(const char *title)
-{
-	return json_pack("{s:s, s:[], s:[], s:[]}", "title", title, "facts", "columns", "rows");
-}
-
 static json_t *section(struct report *r, const char *title)
 {
-	json_t *s = new_section(title);
+	json_t *s = sl_report_section(title);
 
 	json_array_append_new(r->sections, s);
 	return s;
-}
-
-static void fact(json_t *s, const char *name, const char *format, ...) SL_PRINTF(3, 4);
-static void fact(json_t *s, const char *name, const char *format, ...)
-{
-	char text[TEXT];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	json_array_append_new(json_object_get(s, "facts"), json_pack("[s o]", name, sl_json_text(text)));
-}
-
-/* Appends n texts as the table's columns, or as one of its rows. NULL: a dash. */
-static void line(json_t *s, const char *what, int n, ...)
-{
-	json_t *cells = json_array();
-	va_list args;
-
-	va_start(args, n);
-	for (int i = 0; i < n; i++) {
-		const char *text = va_arg(args, const char *);
-
-		json_array_append_new(cells, sl_json_text(text ? text : "-"));
-	}
-	va_end(args);
-	if (strcmp(what, "columns") == 0)
-		json_object_set_new(s, what, cells);
-	else
-		json_array_append_new(json_object_get(s, what), cells);
 }
 
 static const char *text_of(const json_t *of, const char *key)
@@ -81,33 +43,9 @@ static const char *text_of(const json_t *of, const char *key)
 	return json_string_value(json_object_get(of, key));
 }
 
-static const char *time_text(const json_t *line, char out[TIME_TEXT])
-{
-	const time_t at = (time_t)json_integer_value(json_object_get(line, "time"));
-	struct tm tm;
-
-	return gmtime_r(&at, &tm) && strftime(out, TIME_TEXT, "%Y-%m-%d %H:%M:%S UTC", &tm) ? out : "?";
-}
-
-/* A member as text: numbers with all digits that matter. */
-static const char *show(const json_t *of, const char *key, char out[TEXT])
-{
-	const json_t *x = json_object_get(of, key);
-
-	if (json_is_string(x))
-		snprintf(out, TEXT, "%s", json_string_value(x));
-	else if (json_is_integer(x))
-		snprintf(out, TEXT, "%" JSON_INTEGER_FORMAT, json_integer_value(x));
-	else if (json_is_number(x))
-		snprintf(out, TEXT, "%.6g", json_number_value(x));
-	else
-		snprintf(out, TEXT, "-");
-	return out;
-}
-
 static void unknown(struct report *r, const char *what, const char *why)
 {
-	fact(r->unknown, what, "%s", why);
+	sl_report_fact(r->unknown, what, "%s", why);
 }
 
 /* ---- the files of log.dir */
@@ -195,24 +133,26 @@ static void tell_processes(struct report *r)
 	const json_t *start = NULL;
 	size_t i;
 
-	line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
+	sl_report_line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
 	json_array_foreach(r->sessions, i, row)
 	{
 		const char *type = text_of(row, "type");
 		const bool begins = strcmp(type, "start") == 0, ends = strcmp(type, "end") == 0;
 
 		if (start && (begins || ends))
-			line(s, "rows", 5, time_text(start, from), ends ? time_text(row, until) : NULL,
-			     ends ? text_of(row, "outcome") : "killed, or failed",
-			     ends ? show(row, "step", step) : NULL, text_of(start, "version"));
+			sl_report_line(s, "rows", 5, sl_report_time(start, from),
+				       ends ? sl_report_time(row, until) : NULL,
+				       ends ? text_of(row, "outcome") : "killed, or failed",
+				       ends ? sl_report_show(row, "step", step) : NULL, text_of(start, "version"));
 		start = begins ? row : ends ? NULL : start;
 	}
 	if (start)
-		line(s, "rows", 5, time_text(start, from), NULL, "killed or failed, or it still runs", NULL,
-		     text_of(start, "version"));
-	fact(s, "Interruptions", "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s",
-	     r->starts, r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
-	     sl_plural(r->backs));
+		sl_report_line(s, "rows", 5, sl_report_time(start, from), NULL, "killed or failed, or it still runs",
+			       NULL, text_of(start, "version"));
+	sl_report_fact(s, "Interruptions",
+		       "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s", r->starts,
+		       r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
+		       sl_plural(r->backs));
 }
 
 /* A remark of config.yaml, or one of the keys that say most, as a fact. `part`: the part of the config that l is in. */
@@ -238,7 +178,7 @@ static void tell_setting(json_t *s, const char *part, const char *l)
 	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
 		if (strncmp(part, of[i].part, strlen(of[i].part)) == 0 &&
 		    strncmp(l, of[i].begin, strlen(of[i].begin)) == 0)
-			fact(s, of[i].name, "%s", l + strlen(of[i].begin));
+			sl_report_fact(s, of[i].name, "%s", l + strlen(of[i].begin));
 }
 
 /* The record of the run: what says most in section s, and all keys as the text of `settings`. Keys of auth are paths
@@ -272,9 +212,10 @@ static void tell_run(struct report *r, json_t *settings)
 	json_t *s = section(r, "The run");
 	char outcome[TEXT];
 
-	fact(s, "Outcome", "%s", r->summary ? show(r->summary, "outcome", outcome) : "not ended");
-	fact(s, "Steps of this host", "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " epoch%s",
-	     r->steps, r->skipped, r->epochs, sl_plural((long long)r->epochs));
+	sl_report_fact(s, "Outcome", "%s", r->summary ? sl_report_show(r->summary, "outcome", outcome) : "not ended");
+	sl_report_fact(s, "Steps of this host",
+		       "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " epoch%s", r->steps,
+		       r->skipped, r->epochs, sl_plural((long long)r->epochs));
 	tell_config(r, s, settings);
 }
 
@@ -288,25 +229,26 @@ static void tell_data(struct report *r)
 		unknown(r, "Data", "log.dir says nothing of them (about.json)");
 		return;
 	}
-	fact(s, "Kind", "%s", text_of(r->about, "kind") ? text_of(r->about, "kind") : "-");
+	sl_report_fact(s, "Kind", "%s", text_of(r->about, "kind") ? text_of(r->about, "kind") : "-");
 	if (json_array_size(classes))
-		fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
-		     json_string_value(json_array_get(classes, 0)),
-		     json_string_value(json_array_get(classes, json_array_size(classes) - 1)));
-	fact(s, "Samples", "%" JSON_INTEGER_FORMAT " to train on, %" JSON_INTEGER_FORMAT " to evaluate on",
-	     r->samples[0], r->samples[1]);
-	line(s, "columns", 3, "part", "samples", "fingerprint");
+		sl_report_fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
+			       json_string_value(json_array_get(classes, 0)),
+			       json_string_value(json_array_get(classes, json_array_size(classes) - 1)));
+	sl_report_fact(s, "Samples", "%" JSON_INTEGER_FORMAT " to train on, %" JSON_INTEGER_FORMAT " to evaluate on",
+		       r->samples[0], r->samples[1]);
+	sl_report_line(s, "columns", 3, "part", "samples", "fingerprint");
 	for (int i = 0; i < 2; i++) {
 		const json_t *p = json_object_get(r->about, part[i]);
 
 		if (p)
-			line(s, "rows", 3, part[i], show(p, "samples", samples), text_of(p, "fingerprint"));
+			sl_report_line(s, "rows", 3, part[i], sl_report_show(p, "samples", samples),
+				       text_of(p, "fingerprint"));
 	}
 	if (!json_object_get(r->about, "train"))
 		unknown(r, "Fingerprints",
 			"the run recorded none of its samples, so other data can have the same number");
 	split = json_dumps(json_object_get(r->about, "split"), JSON_COMPACT);
-	fact(s, "Divided by", "%s", split ? split : "no data.split");
+	sl_report_fact(s, "Divided by", "%s", split ? split : "no data.split");
 	if (!split)
 		unknown(r, "Patients or groups",
 			"without data.split.by nothing says whether samples of one patient are "
@@ -341,26 +283,30 @@ static void tell_crossed(struct report *r)
 	char a[TEXT], b[TEXT], c[TEXT], d[TEXT];
 	const char *name;
 
-	line(s, "columns", 6, "tensor", "direction", "codec", "bytes with headers", "payload", "as fp32");
+	sl_report_line(s, "columns", 6, "tensor", "direction", "codec", "bytes with headers", "payload", "as fp32");
 	json_object_foreach(sum, name, of)
 	{
 		bool sent = false;
 
 		for (size_t i = 0; i < sizeof up / sizeof up[0]; i++)
 			sent |= strcmp(name, up[i]) == 0;
-		line(s, "rows", 6, name, sent ? "to the server" : "from the server", text_of(of, "codec"),
-		     show(of, "wire_bytes", a), show(of, "payload_bytes", b), show(of, "raw_bytes", c));
+		sl_report_line(s, "rows", 6, name, sent ? "to the server" : "from the server", text_of(of, "codec"),
+			       sl_report_show(of, "wire_bytes", a), sl_report_show(of, "payload_bytes", b),
+			       sl_report_show(of, "raw_bytes", c));
 	}
 	json_decref(sum);
 	if (r->summary)
-		fact(s, "All bytes of the run's links",
-		     "%s sent, %s received; of these weights of the middle: %s and %s",
-		     show(r->summary, "wire_tx_bytes", a), show(r->summary, "wire_rx_bytes", b),
-		     show(r->summary, "weights_tx_bytes", c), show(r->summary, "weights_rx_bytes", d));
-	fact(s, "How often",
-	     "%" PRIu64 " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses "
-	     "once in an epoch; each evaluated row does in each evaluation. Samples trained and evaluated: %s",
-	     r->epochs, sl_plural((long long)r->epochs), show(r->summary, "samples", a));
+		sl_report_fact(s, "All bytes of the run's links",
+			       "%s sent, %s received; of these weights of the middle: %s and %s",
+			       sl_report_show(r->summary, "wire_tx_bytes", a),
+			       sl_report_show(r->summary, "wire_rx_bytes", b),
+			       sl_report_show(r->summary, "weights_tx_bytes", c),
+			       sl_report_show(r->summary, "weights_rx_bytes", d));
+	sl_report_fact(
+		s, "How often",
+		"%" PRIu64 " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses "
+		"once in an epoch; each evaluated row does in each evaluation. Samples trained and evaluated: %s",
+		r->epochs, sl_plural((long long)r->epochs), sl_report_show(r->summary, "samples", a));
 	if (r->starts > r->ends)
 		unknown(r, "Bytes by tensor of killed processes",
 			"the table counts processes that wrote their end. The bytes of all links count the others, "
@@ -380,7 +326,7 @@ static void tell_who(struct report *r)
 	const json_t *link = NULL;
 	size_t i;
 
-	line(s, "columns", 5, "from", "until", "server", "its key", "this client's key");
+	sl_report_line(s, "columns", 5, "from", "until", "server", "its key", "this client's key");
 	json_array_foreach(r->sessions, i, row)
 	{
 		const bool is = strcmp(text_of(row, "type"), "link") == 0,
@@ -389,22 +335,22 @@ static void tell_who(struct report *r)
 				  strcmp(text_of(row, "type"), "start") == 0;
 
 		if (link && ends)
-			line(s, "rows", 5, time_text(link, from),
-			     strcmp(text_of(row, "type"), "start") == 0 ? NULL : time_text(row, until),
-			     text_of(link, "server"), text_of(link, "server_key"), text_of(link, "key"));
+			sl_report_line(s, "rows", 5, sl_report_time(link, from),
+				       strcmp(text_of(row, "type"), "start") == 0 ? NULL : sl_report_time(row, until),
+				       text_of(link, "server"), text_of(link, "server_key"), text_of(link, "key"));
 		link = is ? row : ends ? NULL : link;
 	}
 	if (link)
-		line(s, "rows", 5, time_text(link, from), NULL, text_of(link, "server"), text_of(link, "server_key"),
-		     text_of(link, "key"));
+		sl_report_line(s, "rows", 5, sl_report_time(link, from), NULL, text_of(link, "server"),
+			       text_of(link, "server_key"), text_of(link, "key"));
 	if (!json_array_size(json_object_get(s, "rows")))
-		fact(s, "Links", "none: all was computed in this process");
+		sl_report_fact(s, "Links", "none: all was computed in this process");
 	members = json_object_get(json_object_get(r->summary, "group"), "members");
 	json_array_foreach(members, i, m)
 	{
 		snprintf(name, sizeof name, "Member %zu", i);
-		fact(s, name, "took part in %s steps, with %s %% of all rows, as the server says",
-		     show(m, "steps", steps), show(m, "rows", rows));
+		sl_report_fact(s, name, "took part in %s steps, with %s %% of all rows, as the server says",
+			       sl_report_show(m, "steps", steps), sl_report_show(m, "rows", rows));
 	}
 	if (json_array_size(members))
 		unknown(r, "Keys and addresses of other members", "the server alone knows them");
@@ -418,15 +364,17 @@ static void tell_audits(struct report *r)
 	size_t i;
 
 	if (r->summary)
-		fact(s, "Begun and ended", "%s and %s in the run", show(r->summary, "audits_begun", a),
-		     show(r->summary, "audits_ended", b));
-	fact(s, "In the log",
-	     "%" PRIu64 ", of %" PRIu64 " steps that this host computed, too; %" PRIu64 " found a difference%s%s",
-	     r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
+		sl_report_fact(s, "Begun and ended", "%s and %s in the run",
+			       sl_report_show(r->summary, "audits_begun", a),
+			       sl_report_show(r->summary, "audits_ended", b));
+	sl_report_fact(s, "In the log",
+		       "%" PRIu64 ", of %" PRIu64 " steps that this host computed, too; %" PRIu64
+		       " found a difference%s%s",
+		       r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
 	json_array_foreach(word, i, one)
 		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", json_string_value(one));
 	if (*all)
-		fact(s, "The server's word", "%s", all);
+		sl_report_fact(s, "The server's word", "%s", all);
 	if (r->steps > r->audited)
 		unknown(r, "Steps without an audit", "that the server computed these as agreed is its word");
 }
@@ -441,9 +389,10 @@ static int tell_figures(json_t *s, const json_t *of, const char *name, int depth
 
 	if (json_object_get(of, "value")) {
 		classes = json_dumps(json_object_get(of, "classes"), JSON_COMPACT | JSON_REAL_PRECISION(3));
-		snprintf(by, sizeof by, "%s (class %s)", show(of, "worst", worst), show(of, "worst_class", chance));
-		line(s, "rows", 5, name, show(of, "value", value), show(of, "chance", chance),
-		     json_object_get(of, "worst") ? by : NULL, classes);
+		snprintf(by, sizeof by, "%s (class %s)", sl_report_show(of, "worst", worst),
+			 sl_report_show(of, "worst_class", chance));
+		sl_report_line(s, "rows", 5, name, sl_report_show(of, "value", value),
+			       sl_report_show(of, "chance", chance), json_object_get(of, "worst") ? by : NULL, classes);
 		free(classes);
 		return 1;
 	}
@@ -461,13 +410,14 @@ static void tell_leaks(struct report *r)
 	const char *of;
 
 	if (!leak) {
-		fact(s, "Measured", "no: splitc leak CONFIG --out %.300s/leak would be part of this report", r->dir);
+		sl_report_fact(s, "Measured", "no: splitc leak CONFIG --out %.300s/leak would be part of this report",
+			       r->dir);
 		unknown(r, "Leaks", "what the server could learn from what crossed was not measured");
 		return;
 	}
 	json_object_foreach(json_object_get(leak, "in_short"), of, x)
-		fact(s, of, "%s", json_string_value(x) ? json_string_value(x) : "-");
-	line(s, "columns", 5, "figure", "value", "chance", "worst class", "each class");
+		sl_report_fact(s, of, "%s", json_string_value(x) ? json_string_value(x) : "-");
+	sl_report_line(s, "columns", 5, "figure", "value", "chance", "worst class", "each class");
 	(void)tell_figures(s, leak, "", 0);
 	json_decref(leak);
 	unknown(r, "Better attacks", "a bad reconstruction proves only that this attack failed");
@@ -478,8 +428,8 @@ static void tell_interval(json_t *s, const json_t *intervals, const char *key, c
 	const json_t *x = json_object_get(intervals, key);
 
 	if (json_array_size(x) == 2)
-		fact(s, name, "95 %% interval %.4g to %.4g", json_number_value(json_array_get(x, 0)),
-		     json_number_value(json_array_get(x, 1)));
+		sl_report_fact(s, name, "95 %% interval %.4g to %.4g", json_number_value(json_array_get(x, 0)),
+			       json_number_value(json_array_get(x, 1)));
 }
 
 static void tell_model(struct report *r)
@@ -491,25 +441,27 @@ static void tell_model(struct report *r)
 	const char *name;
 
 	if (snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, r->dir) < PATH_MAX && !sl_chain_file(hash, path, &fail))
-		fact(s, SL_MODEL_FILE, "BLAKE2b, 16 bytes: %s", hash);
+		sl_report_fact(s, SL_MODEL_FILE, "BLAKE2b, 16 bytes: %s", hash);
 	else
 		unknown(r, "The model", "log.dir has no " SL_MODEL_FILE);
 	if (!r->summary) {
 		unknown(r, "Figures", "the run has not ended, so there is no summary");
 		return;
 	}
-	fact(s, "Evaluated", "on the part \"%s\": loss %s, accuracy %s", show(r->summary, "evaluated_part", a),
-	     show(r->summary, "test_loss", b), show(r->summary, "test_acc", c));
+	sl_report_fact(s, "Evaluated", "on the part \"%s\": loss %s, accuracy %s",
+		       sl_report_show(r->summary, "evaluated_part", a), sl_report_show(r->summary, "test_loss", b),
+		       sl_report_show(r->summary, "test_acc", c));
 	tell_interval(s, intervals, "acc", "accuracy");
 	tell_interval(s, intervals, "auc", "auc");
 	json_object_foreach(json_object_get(r->summary, "test_metrics"), name, x)
 	{
 		snprintf(a, sizeof a, "%.6g", json_number_value(x));
-		fact(s, name, "%s", json_is_number(x) ? a : "undefined");
+		sl_report_fact(s, name, "%s", json_is_number(x) ? a : "undefined");
 	}
 	x = json_object_get(r->summary, "test_baseline");
 	if (json_object_get(x, "acc"))
-		fact(s, "To compare", "always \"%s\" has accuracy %s", show(x, "class", a), show(x, "acc", b));
+		sl_report_fact(s, "To compare", "always \"%s\" has accuracy %s", sl_report_show(x, "class", a),
+			       sl_report_show(x, "acc", b));
 	if (!intervals || json_is_null(intervals))
 		unknown(r, "Intervals", "there is none for these figures");
 	unknown(r, "Other data", "the figures are of the evaluated part; data of another site or time can differ");
@@ -522,14 +474,14 @@ static void tell_logs(struct report *r)
 	struct sl_fail fail;
 
 	if (sl_log_check(&found, r->dir, &fail) != SL_OK) {
-		fact(s, "Checked", "THEY DO NOT FIT: %s", fail.text);
+		sl_report_fact(s, "Checked", "THEY DO NOT FIT: %s", fail.text);
 		return;
 	}
-	fact(s, "Checked", "%ld and %ld lines, and each fits the one before", found.lines, found.sessions);
-	fact(s, "Log head", "%s", found.head);
+	sl_report_fact(s, "Checked", "%ld and %ld lines, and each fits the one before", found.lines, found.sessions);
+	sl_report_fact(s, "Log head", "%s", found.head);
 	if (found.covered < found.lines)
-		fact(r->unknown, "The log's end", "behind line %ld nothing else holds a hash of the log",
-		     found.covered);
+		sl_report_fact(r->unknown, "The log's end", "behind line %ld nothing else holds a hash of the log",
+			       found.covered);
 	unknown(r, "Whether somebody made all files anew",
 		"the hashes have no key. Compare the log head with the one that was handed on when the run ended");
 }
@@ -539,8 +491,8 @@ enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fa
 	struct report r = {.dir = dir,
 			   .sections = json_array(),
 			   .sessions = json_array(),
-			   .unknown = new_section("What is not known")};
-	json_t *settings = new_section("Settings");
+			   .unknown = sl_report_section("What is not known")};
+	json_t *settings = sl_report_section("Settings");
 	enum sl_err err = read_lines(&r, "log.jsonl", take_log, fail);
 
 	if (!err && read_lines(&r, SL_SESSIONS_FILE, take_session, fail) == SL_ERR_DATA)

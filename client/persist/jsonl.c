@@ -72,7 +72,7 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
 	log->lines.fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
-				    open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
+					  open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
 	if (log->lines.fd < 0)
 		err = sl_guard_open_failed(path, fail);
 	else
@@ -303,13 +303,15 @@ enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset, const char *head
 	if (!log || err)
 		return err;
 	snprintf(log->lines.head, sizeof log->lines.head, "%s", head);
-	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->lines.fd, (off_t)offset)) == 0 ? SL_OK
-													 : SL_ERR_IO;
+	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->lines.fd, (off_t)offset)) == 0
+		       ? SL_OK
+		       : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_sync(struct sl_jsonl *log)
 {
-	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->lines.fd)) == 0 || cannot_sync() ? SL_OK : SL_ERR_IO;
+	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->lines.fd)) == 0 || cannot_sync() ? SL_OK
+													 : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_close(struct sl_jsonl *log)

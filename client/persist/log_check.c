@@ -71,12 +71,14 @@ static bool given_up(const struct told *told, long line, uint64_t step)
 	return false;
 }
 
-static enum sl_err check_note(const char *path, uint64_t step, const struct sl_chain *log, const struct sl_chain *sessions,
-			      const struct told *told, struct sl_log_check *out, struct sl_fail *fail)
+static enum sl_err check_note(const char *path, uint64_t step, const struct sl_chain *log,
+			      const struct sl_chain *sessions, const struct told *told, struct sl_log_check *out,
+			      struct sl_fail *fail)
 {
 	char *note = sl_weights_note(path, SL_HEADS_NOTE);
 	const bool is = note && strlen(note) == 2 * HEAD + 1;
-	const long line = is ? sl_chain_find(log, note) : -1, session = is ? sl_chain_find(sessions, note + HEAD + 1) : -1;
+	const long line = is ? sl_chain_find(log, note) : -1,
+		   session = is ? sl_chain_find(sessions, note + HEAD + 1) : -1;
 
 	free(note);
 	if (!is) /* of an earlier version */

@@ -1,7 +1,9 @@
 #include "common/link/conns.h"
 
 #include <inttypes.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -227,6 +229,21 @@ uint64_t sl_conns_arrived(struct sl_conns *c, int fd, uint64_t stamp)
 	const struct member *m = find(c, fd);
 
 	return m && m->stamp == stamp ? sl_zsocket_arrived(fd) : 0;
+}
+
+void sl_conns_host(struct sl_conns *c, int fd, uint64_t stamp, char out[SL_TRANSPORT_HOST])
+{
+	const struct member *m = find(c, fd);
+	struct sockaddr_storage from = {.ss_family = AF_UNSPEC};
+	socklen_t len = sizeof from;
+
+	out[0] = '\0';
+	if (!m || m->stamp != stamp || getpeername(fd, (struct sockaddr *)&from, &len) != 0)
+		return;
+	if (from.ss_family == AF_UNIX)
+		snprintf(out, SL_TRANSPORT_HOST, "local");
+	else if (getnameinfo((struct sockaddr *)&from, len, out, SL_TRANSPORT_HOST, NULL, 0, NI_NUMERICHOST) != 0)
+		out[0] = '\0';
 }
 
 int sl_conns_waiting(const struct sl_conns *c)

@@ -44,6 +44,9 @@ void sl_conns_forget_peer(struct sl_conns *conns, int fd, uint64_t stamp);
 /* Bytes that have come on the connection that sl_conns_answered gave this stamp; 0: it has ended. */
 uint64_t sl_conns_arrived(struct sl_conns *conns, int fd, uint64_t stamp);
 
+/* Where that connection comes from, as sl_transport_peer_host. */
+void sl_conns_host(struct sl_conns *conns, int fd, uint64_t stamp, char out[SL_TRANSPORT_HOST]);
+
 /* Number of connections without a session. */
 int sl_conns_waiting(const struct sl_conns *conns);
 

@@ -240,6 +240,15 @@ uint64_t sl_peers_arrived(const struct sl_peers *peers, sl_peer peer)
 	return s && peers->conns ? sl_conns_arrived(peers->conns, s->fd, s->stamp) : 0;
 }
 
+void sl_peers_host(const struct sl_peers *peers, sl_peer peer, char out[SL_TRANSPORT_HOST])
+{
+	const struct slot *s = find(peers, peer);
+
+	out[0] = '\0';
+	if (s && peers->conns)
+		sl_conns_host(peers->conns, s->fd, s->stamp, out);
+}
+
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer)
 {
 	struct slot *s = find(peers, peer);

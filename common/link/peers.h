@@ -33,6 +33,8 @@ sl_peer sl_peers_on(const struct sl_peers *peers, int fd, uint64_t stamp, int *a
 bool sl_peers_claim(struct sl_peers *peers, sl_peer peer, const struct sl_key *key);
 /* That key; NULL: no such peer, or none was stored. */
 const struct sl_key *sl_peers_key(const struct sl_peers *peers, sl_peer peer);
+/* Where an answered peer's connection comes from, as sl_transport_peer_host. */
+void sl_peers_host(const struct sl_peers *peers, sl_peer peer, char out[SL_TRANSPORT_HOST]);
 /* Bytes that have come on an answered peer's connection; 0: it has ended, or is unknown. */
 uint64_t sl_peers_arrived(const struct sl_peers *peers, sl_peer peer);
 void sl_peers_forget(struct sl_peers *peers, sl_peer peer);

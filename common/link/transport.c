@@ -59,6 +59,13 @@ bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, s
 	return transport->ops->peer_key && transport->ops->peer_key(transport, peer, out);
 }
 
+void sl_transport_peer_host(const struct sl_transport *transport, sl_peer peer, char out[SL_TRANSPORT_HOST])
+{
+	out[0] = '\0';
+	if (transport->ops->peer_host)
+		transport->ops->peer_host(transport, peer, out);
+}
+
 uint64_t sl_transport_arrived(const struct sl_transport *transport, sl_peer peer)
 {
 	return transport->ops->arrived ? transport->ops->arrived(transport, peer) : 0;

@@ -94,6 +94,11 @@ enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, stru
 			      const struct sl_payload *payload) SL_MUST_CHECK;
 /* For a bound transport with auth: the key that the peer has proved to own. False: no such peer, or no auth. */
 bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
+enum { SL_TRANSPORT_HOST = 64 };
+/* Where the peer's connection comes from, in digits: an IPv4 (also in IPv6's form, ::ffff:…) or IPv6 address, or
+ * "local" for a socket of this host. A proxy's or a NAT's address is that of the proxy. "": not known, or the
+ * connection has ended. */
+void sl_transport_peer_host(const struct sl_transport *transport, sl_peer peer, char out[SL_TRANSPORT_HOST]);
 /* Bytes that have come on the peer's connection so far, also of a message that is not complete. 0: not known, or the
  * connection has ended. */
 uint64_t sl_transport_arrived(const struct sl_transport *transport, sl_peer peer);

@@ -14,6 +14,7 @@ struct sl_transport_ops {
 	/* NULL: the transport has no keys. */
 	bool (*peer_key)(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
 	/* NULL: the transport does not know. */
+	void (*peer_host)(const struct sl_transport *transport, sl_peer peer, char out[SL_TRANSPORT_HOST]);
 	uint64_t (*arrived)(const struct sl_transport *transport, sl_peer peer);
 	/* NULL: the transport counts no traffic. */
 	void (*count)(struct sl_transport *transport);

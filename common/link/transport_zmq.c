@@ -483,6 +483,14 @@ static bool zmq_transport_peer_key(const struct sl_transport *transport, sl_peer
 	return key != NULL;
 }
 
+static void zmq_transport_peer_host(const struct sl_transport *transport, sl_peer peer, char out[SL_TRANSPORT_HOST])
+{
+	const struct zmq_transport *t = (const struct zmq_transport *)transport;
+
+	if (t->bound)
+		sl_peers_host(t->peers, peer, out);
+}
+
 static uint64_t zmq_transport_arrived(const struct sl_transport *transport, sl_peer peer)
 {
 	const struct zmq_transport *t = (const struct zmq_transport *)transport;
@@ -507,6 +515,7 @@ static const struct sl_transport_ops zmq_ops = {
 	.endpoint = zmq_transport_endpoint,
 	.send = zmq_transport_send,
 	.peer_key = zmq_transport_peer_key,
+	.peer_host = zmq_transport_peer_host,
 	.arrived = zmq_transport_arrived,
 	.count = zmq_transport_count,
 	.forget = zmq_transport_forget,

@@ -65,7 +65,7 @@ enum sl_err sl_chained_put(struct sl_chained *log, json_t *object, enum sl_failp
 	if (!text)
 		return SL_ERR_NOMEM;
 	len = strlen(text);
-	text[len++] = '\n'; /* over the NUL */
+	text[len++] = '\n';                  /* over the NUL */
 	begin = lseek(log->fd, 0, SEEK_END); /* -1: a pipe */
 	while (done < len && !err) {
 		ssize_t n = SL_FAILPOINT_WRITE(point, log->fd, text + done, len - done);

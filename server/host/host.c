@@ -63,7 +63,11 @@ void sl_host_take_out(struct sl_host *h, int i)
 {
 	struct sl_middle *middle = h->session[i];
 
+	const struct sl_middle_status st = sl_middle_status(middle);
+
 	count(&h->counts, middle, true);
+	sl_visits_end(h->visits, h->visit[i], &st);
+	h->visit[i] = NULL;
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
 	sl_retention_leave(&h->keeping.what, i);
@@ -132,12 +136,14 @@ static void host_free(struct sl_host *h)
 		free(b);
 	}
 	free(h->session);
+	free(h->visit);
 	free(h->ending);
 	free(h->second);
 	free(h->key);
 	free(h->rate);
 	sl_relay_close(h->relay);
 	sl_housekeeping_close(&h->keeping);
+	sl_visits_close(h->visits);
 	sl_store_close(h->store_lock);
 	free(h);
 }
@@ -174,6 +180,7 @@ static void tell_refusals(struct sl_host *h)
 	sl_log(SL_LOG_WARN, "auth-refused",
 	       "key %s from %s is not on the list of clients (%" PRIu64 " handshake%s refused)", print, told.address,
 	       told.count, sl_plural((long long)told.count));
+	sl_visits_refused(h->visits, &(struct sl_visitor){.key = print, .host = told.address}, told.count);
 }
 
 static void give_up(struct sl_host *h, const struct sl_fail *why)
@@ -267,6 +274,8 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)
+		err = sl_visits_open(&h->visits, h->conf->store, fail);
+	if (!err)
 		sl_housekeeping_measure(&h->keeping);
 	if (!err)
 		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
@@ -308,11 +317,12 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 	h->store_lock = -1;
 	h->n_place = (int)places;
 	h->session = calloc(places, sizeof(struct sl_middle *));
+	h->visit = calloc(places, sizeof(json_t *));
 	h->ending = calloc(places, sizeof *h->ending);
 	h->second = calloc(places, sizeof *h->second);
 	h->key = calloc(places, sizeof *h->key);
 	h->rate = calloc(places, sizeof *h->rate);
-	if (h->session && h->ending && h->second && h->key && h->rate &&
+	if (h->session && h->visit && h->ending && h->second && h->key && h->rate &&
 	    sl_housekeeping_open(&h->keeping, conf) == SL_OK)
 		return h;
 	host_free(h);

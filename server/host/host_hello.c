@@ -211,9 +211,12 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i] == middle) {
+			const struct sl_group *group = sl_middle_group(middle);
+
 			h->second[i] = false;
-			if (sl_middle_group(middle)) /* a group's files have a name of their own */
-				sl_retention_join(&h->keeping.what, i, sl_group_file_name(sl_middle_group(middle)));
+			sl_visits_begin(h->visits, h->visit[i], sl_middle_status(middle).agreed);
+			if (group) /* a group's files have a name of their own */
+				sl_retention_join(&h->keeping.what, i, sl_group_file_name(group));
 		}
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
@@ -236,14 +239,27 @@ static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *
 	return held;
 }
 
-static void note_key(struct sl_host *h, int place, const struct sl_key *key)
+struct sl_visitor sl_host_visitor(const struct sl_host *h, sl_peer peer, const struct sl_key *key,
+				  char print[SL_FINGERPRINT], char host[SL_TRANSPORT_HOST])
 {
-	char print[SL_FINGERPRINT];
-
-	h->key[place] = *key;
+	sl_transport_peer_host(h->transport, peer, host);
+	if (!h->auth)
+		return (struct sl_visitor){.host = host};
 	sl_key_fingerprint(key, print);
-	sl_log_limited(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[place]),
-		       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
+	return (struct sl_visitor){sl_allow_name(sl_gate_list(h->auth->gate), key), print, host};
+}
+
+static void note_visitor(struct sl_host *h, int place, const struct sl_hello *hello, const struct sl_key *key)
+{
+	const sl_peer peer = sl_middle_peer(h->session[place]);
+	char print[SL_FINGERPRINT], host[SL_TRANSPORT_HOST];
+	const struct sl_visitor who = sl_host_visitor(h, peer, key, print, host);
+
+	h->visit[place] = sl_visit_new(&who, hello);
+	if (!h->auth)
+		return;
+	h->key[place] = *key;
+	sl_log_limited(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", peer, who.client, print);
 }
 
 static void join(struct sl_host *h, int place, const struct sl_hello *hello)
@@ -315,8 +331,7 @@ static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *
 	h->second[*place] = second;
 	h->rate[*place] = (struct sl_rate){0};
 	join(h, *place, hello);
-	if (h->auth)
-		note_key(h, *place, key);
+	note_visitor(h, *place, hello, key);
 	return SL_OK;
 }
 
@@ -325,6 +340,7 @@ void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, stru
 	struct sl_frame frame;
 	struct sl_fail fail;
 	struct sl_key key;
+	char print[SL_FINGERPRINT], host[SL_TRANSPORT_HOST];
 	bool proven = false, aligns;
 	int place;
 	enum sl_err err = read_hello(header, payload, &frame, &fail);
@@ -349,6 +365,11 @@ void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, stru
 	if (!err)
 		err = aligns ? sl_relay_enter(h->relay, peer, &key, &frame.u.hello, payload, &fail)
 			     : seat(h, peer, &frame.u.hello, &key, &place, &fail);
+	if (!err && aligns) {
+		const struct sl_visitor who = sl_host_visitor(h, peer, &key, print, host);
+
+		sl_visits_align(h->visits, &who);
+	}
 	if (err)
 		sl_host_turn_away(h, peer, frame.epoch, &fail);
 	else if (!aligns)

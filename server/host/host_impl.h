@@ -10,6 +10,7 @@
 #include "server/host/host.h"
 #include "server/host/housekeeping.h"
 #include "server/host/relay.h"
+#include "server/host/visits.h"
 #include "server/trunk/middle.h"
 
 /* The memory of one client's key. It stays as long as something counts there. */
@@ -41,9 +42,11 @@ struct sl_host {
 	int n_place;
 	struct sl_middle **session; /* [n_place]; NULL: free */
 	struct sl_key *key;         /* [n_place] with auth: the key of the session's client */
+	struct json_t **visit;      /* [n_place] of the session, for `visits` */
 	bool *ending;               /* [n_place] the session is over; one of the next ticks takes it out */
 	bool *second;               /* [n_place] not admitted yet, while an older link of its session stands */
 	int closing;                /* sessions that left their place, and whose close is under way */
+	struct sl_visits *visits;   /* NULL: there is no store */
 	struct sl_relay *relay;     /* alignments, which have no session */
 	struct sl_challenges challenges;
 	struct sl_epochs epochs;
@@ -71,6 +74,9 @@ void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const st
 void sl_host_admitted(void *arg, struct sl_middle *middle);
 /* Frees the place of a session that is over, and begins to close it. */
 void sl_host_take_out(struct sl_host *h, int place);
+/* Who is at the other end, in words: of `key`, with auth. `print` gets the key's fingerprint, `host` the address. */
+struct sl_visitor sl_host_visitor(const struct sl_host *h, sl_peer peer, const struct sl_key *key,
+				  char print[SL_FINGERPRINT], char host[SL_TRANSPORT_HOST]);
 /* Counts over all links so far, with those that are open. */
 struct sl_host_counts sl_host_counts(const struct sl_host *h);
 /* Forgets connections that did not answer a challenge in time. */

@@ -146,6 +146,11 @@ static void post_last(struct sl_middle *m)
 static void session_over(struct sl_middle *m, enum sl_seat_end how, const struct sl_fail *why)
 {
 	m->ended = how;
+	snprintf(m->outcome, sizeof m->outcome, "%s%s%s",
+		 how == SL_SEAT_PAUSED ? "paused"
+		 : why                 ? sl_err_name(why->code)
+				       : "goodbye",
+		 how == SL_SEAT_LOST ? ": " : "", how == SL_SEAT_LOST ? why->text : "");
 	post_last(m);
 	m->env.over(m->env.arg, m);
 	m->seat->over(m, why);
@@ -334,6 +339,7 @@ struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
 					 .network = m->network,
 					 .part = m->part,
+					 .outcome = m->outcome,
 					 .checkpoint = *m->checkpoint,
 					 .stats = sl_port_stats(m->port)};
 }

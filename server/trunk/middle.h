@@ -72,7 +72,8 @@ struct sl_middle_status {
 	bool welcomed, left;             /* the handshake was done; the client said goodbye, or paused */
 	/* Borrowed; NULL and "" until the session is admitted. */
 	const struct sl_agreed *agreed;
-	const char *network, *part;            /* in words: the middle's size; its first and last layer */
+	const char *network, *part; /* in words: the middle's size; its first and last layer */
+	const char *outcome;        /* borrowed: how the session ended, such as "goodbye", "paused"; "": it has not */
 	struct sl_checkpoint_state checkpoint; /* as of the last COMMIT */
 	struct sl_port_stats stats;
 };

@@ -48,9 +48,10 @@ struct sl_middle {
 	struct sl_session_memory memory, shown_memory; /* (worker); the loop's copy, made after OPEN */
 	bool need_weights;
 	enum sl_middle_stage stage;
-	enum sl_seat_end ended; /* LOST, unless the client has left or paused */
-	struct sl_memory back;  /* memory of older links, which end when this one is admitted */
-	bool owned;             /* there is auth: the session belongs to the client with the key `owner` */
+	enum sl_seat_end ended;          /* LOST, unless the client has left or paused */
+	char outcome[SL_FAIL_TEXT + 32]; /* the same in words; "": not yet */
+	struct sl_memory back;           /* memory of older links, which end when this one is admitted */
+	bool owned;                      /* there is auth: the session belongs to the client with the key `owner` */
 	struct sl_key owner;
 	uint64_t key;                                 /* the worker's, of its last job; 0 until it is admitted */
 	struct sl_checkpoint_state shown;             /* the loop's copy of trunk.kept */

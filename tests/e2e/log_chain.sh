@@ -85,38 +85,11 @@ jq -se 'map(.type) | index("lost") != null' "$tmp/$lost/sessions.jsonl" >/dev/nu
 
 # ---- tampering
 mkdir "$tmp/t"
-cat >"$tmp/tamper.py" <<-'PY'
-	import hashlib, json, random, re, sys
-	path, kind, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
-	rng, lines = random.Random(seed), open(path, "rb").read().split(b"\n")[:-1]
-	at = rng.randrange(len(lines) - 1)
-	if kind == "last":
-	    at, kind = len(lines) - 1, "change"
-	if kind == "change":  # one digit of a figure
-	    digits = [m.start() for m in re.finditer(rb"[0-9]", lines[at].split(b',"chain"')[0])]
-	    i = rng.choice(digits)
-	    lines[at] = lines[at][:i] + bytes([48 + (lines[at][i] - 48 + 1 + rng.randrange(9)) % 10]) + lines[at][i + 1:]
-	elif kind == "remove":
-	    del lines[at]
-	elif kind == "swap":
-	    lines[at], lines[at + 1] = lines[at + 1], lines[at]
-	elif kind == "add":  # a line that fits the one before
-	    before = hashlib.blake2b(lines[at], digest_size=16).hexdigest()
-	    line = json.loads(lines[at + 1])
-	    line["chain"] = before
-	    lines.insert(at + 1, json.dumps(line, separators=(",", ":")).encode())
-	elif kind == "bare":  # a line without a hash
-	    lines.insert(at + 1, b'{"type":"audit","step":1,"steps":1,"found":"as agreed","t_s":0,"fetched_bytes":0}')
-	elif kind == "cut":
-	    del lines[at + 1:]
-	open(path, "wb").write(b"".join(line + b"\n" for line in lines))
-	print(at + 1)
-PY
 named=0
 for kind in change remove swap add bare; do
 	for seed in 1 2 3 4 5 6 7; do
 		rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
-		at=$(python3 "$tmp/tamper.py" "$tmp/t/log.jsonl" $kind $seed)
+		at=$(python3 tests/e2e/lib/tamper.py "$tmp/t/log.jsonl" $kind $seed)
 		verify 65 t 'log.jsonl: '
 		line=$(grep -oE 'line [0-9]+' "$tmp/verify" | head -n 1 | tr -dc 0-9)
 		[ "$line" -ge "$at" ] && [ "$line" -le $((at + 2)) ] || fail "$kind at line $at: $(cat "$tmp/verify")"
@@ -126,14 +99,14 @@ done
 for seed in 1 2 3; do
 	for kind in cut last; do
 		rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
-		python3 "$tmp/tamper.py" "$tmp/t/log.jsonl" $kind $seed >/dev/null
+		python3 tests/e2e/lib/tamper.py "$tmp/t/log.jsonl" $kind $seed >/dev/null
 		verify 65 t 'log.jsonl: its end is not the one that sessions.jsonl names'
 		named=$((named + 1))
 	done
 done
 for kind in change remove swap; do # the other log
 	rm -rf "$tmp/t"; cp -r "$tmp/run" "$tmp/t"
-	python3 "$tmp/tamper.py" "$tmp/t/sessions.jsonl" $kind 5 >/dev/null
+	python3 tests/e2e/lib/tamper.py "$tmp/t/sessions.jsonl" $kind 5 >/dev/null
 	verify 65 t 'sessions.jsonl: line'
 	named=$((named + 1))
 done

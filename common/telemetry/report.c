@@ -1,8 +1,76 @@
-#include <string.h>
+#include "common/telemetry/report.h"
 
-#include "client/cmd/run_report.h"
-#include "common/base/err.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
 #include "common/base/html.h"
+#include "common/base/newfile.h"
+#include "common/base/text.h"
+#include "common/telemetry/json.h"
+
+/* ---- making one */
+
+json_t *sl_report_section(const char *title)
+{
+	return json_pack("{s:s, s:[], s:[], s:[]}", "title", title, "facts", "columns", "rows");
+}
+
+void sl_report_fact(json_t *section, const char *name, const char *format, ...)
+{
+	char text[SL_REPORT_TEXT];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	json_array_append_new(json_object_get(section, "facts"), json_pack("[s o]", name, sl_json_text(text)));
+}
+
+void sl_report_line(json_t *section, const char *what, int n, ...)
+{
+	json_t *cells = json_array();
+	va_list args;
+
+	va_start(args, n);
+	for (int i = 0; i < n; i++) {
+		const char *text = va_arg(args, const char *);
+
+		json_array_append_new(cells, sl_json_text(text ? text : "-"));
+	}
+	va_end(args);
+	if (strcmp(what, "columns") == 0)
+		json_object_set_new(section, what, cells);
+	else
+		json_array_append_new(json_object_get(section, what), cells);
+}
+
+const char *sl_report_show(const json_t *of, const char *key, char out[SL_REPORT_TEXT])
+{
+	const json_t *x = json_object_get(of, key);
+
+	if (json_is_string(x))
+		snprintf(out, SL_REPORT_TEXT, "%s", json_string_value(x));
+	else if (json_is_integer(x))
+		snprintf(out, SL_REPORT_TEXT, "%" JSON_INTEGER_FORMAT, json_integer_value(x));
+	else if (json_is_number(x))
+		snprintf(out, SL_REPORT_TEXT, "%.6g", json_number_value(x));
+	else
+		snprintf(out, SL_REPORT_TEXT, "-");
+	return out;
+}
+
+const char *sl_report_time(const json_t *line, char out[SL_REPORT_TIME])
+{
+	const time_t at = (time_t)json_integer_value(json_object_get(line, "time"));
+	struct tm tm;
+
+	return gmtime_r(&at, &tm) && strftime(out, SL_REPORT_TIME, "%Y-%m-%d %H:%M:%S UTC", &tm) ? out : "?";
+}
+
+/* ---- printing it */
 
 /* A form of the report: what stands before and behind each of its parts, and how a text is written in it. */
 struct form {
@@ -39,7 +107,7 @@ static void put_indented(FILE *to, const char *text)
 
 /* clang-format off */
 static const struct form html = {
-	.title = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Report of a run</title><style>"
+	.title = {"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/><title>Report</title><style>"
 		"body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2.5rem auto;padding:0 1.2rem;"
 		"color:#1d2127;background:#fff}h1{font-size:1.6rem;margin:0}h2{font-size:1.2rem;margin:2rem 0 .4rem}"
 		"table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;margin:.4rem 0}"
@@ -122,14 +190,14 @@ static void put_table(FILE *to, const struct form *f, const json_t *columns, con
 	fputs(f->table[1], to);
 }
 
-void sl_run_report_print(const json_t *report, bool as_html, FILE *to)
+static void print(const json_t *report, const char *title, bool as_html, FILE *to)
 {
 	const struct form *f = as_html ? &html : &markdown;
 	json_t *s;
 	size_t i;
 
-	fprintf(to, "%sReport of the run in ", f->title[0]);
-	f->put(to, json_string_value(json_object_get(report, "run")));
+	fputs(f->title[0], to);
+	f->put(to, title);
 	fputs(f->title[1], to);
 	json_array_foreach(json_object_get(report, "sections"), i, s)
 	{
@@ -145,4 +213,34 @@ void sl_run_report_print(const json_t *report, bool as_html, FILE *to)
 		}
 	}
 	fputs(f->end, to);
+}
+
+static const char *form_of(const char *out)
+{
+	return out && sl_ends_with(out, ".html") ? "html" : out && sl_ends_with(out, ".json") ? "json" : "md";
+}
+
+enum sl_err sl_report_write(json_t *report, const char *title, const char *format, const char *out,
+			    struct sl_fail *fail)
+{
+	const char *form = format ? format : form_of(out);
+	char *text = NULL;
+	size_t len;
+	FILE *to;
+	enum sl_err err = SL_OK;
+
+	if (strcmp(form, "html") != 0 && strcmp(form, "md") != 0 && strcmp(form, "json") != 0)
+		return sl_fail_set(fail, SL_ERR_USAGE, "report --format: '%.40s' is not html, md or json", form);
+	to = out ? open_memstream(&text, &len) : stdout;
+	if (!to)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the report");
+	if (strcmp(form, "json") == 0)
+		sl_json_print(json_incref(report), JSON_INDENT(2), to);
+	else
+		print(report, title, strcmp(form, "html") == 0, to);
+	if (out)
+		err = fclose(to) == 0 ? sl_newfile_put(out, 0600, SL_FP_NONE, text, len, fail)
+				      : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the report");
+	free(text);
+	return err;
 }
