@@ -60,6 +60,7 @@ enum split_code {
 	SPLIT_MISMATCH,
 	SPLIT_AUDIT,
 	SPLIT_UNMET,
+	SPLIT_SPENT,
 	SPLIT_ROLLED_BACK = 100 /* the server lost steps: call split_resume with the token of step e->step */
 };
 

@@ -206,6 +206,9 @@ static int say_done(const struct sl_conf_client *conf)
 		err = sl_fail_at(&fail, "share.least", SL_ERR_UNMET,
 				 "the run is done, and was killed before its summary was written, so who took part is "
 				 "not known here: the server's log says it (group-parts)");
+	if (!err && json_is_true(json_object_get(json_object_get(summary, "privacy"), "spent")))
+		err = sl_fail_at(&fail, "privacy.budget", SL_ERR_SPENT,
+				 "the run is done: its budget was spent before train.epochs were over");
 	json_decref(summary);
 	free(line);
 

@@ -423,6 +423,29 @@ static void tell_leaks(struct report *r)
 	unknown(r, "Better attacks", "a bad reconstruction proves only that this attack failed");
 }
 
+static void tell_privacy(struct report *r)
+{
+	const json_t *p = json_object_get(r->summary, "privacy");
+	char a[TEXT], b[TEXT], c[TEXT];
+	json_t *s;
+
+	if (!json_is_object(p)) {
+		unknown(r, "Privacy as a number", "the run counted no epsilon");
+		return;
+	}
+	s = section(r, "Privacy as a number");
+	sl_report_fact(s, "A training sample", "epsilon %s at delta %s, by %s releases",
+		       sl_report_show(p, "epsilon", a), sl_report_show(p, "delta", b),
+		       sl_report_show(p, "releases", c));
+	sl_report_fact(s, "An evaluated sample", "epsilon %s, by %s releases",
+		       sl_report_show(p, "evaluated_epsilon", a), sl_report_show(p, "evaluated_releases", c));
+	sl_report_fact(s, "Budget", "%s%s", sl_report_show(p, "budget", a),
+		       json_is_true(json_object_get(p, "spent")) ? "; it has ended the run" : "");
+	unknown(r, "What epsilon leaves out",
+		"earlier runs on the same samples; several rows of one patient; what head, tail and model learned from "
+		"a sample, unless both were frozen");
+}
+
 static void tell_interval(json_t *s, const json_t *intervals, const char *key, const char *name)
 {
 	const json_t *x = json_object_get(intervals, key);
@@ -506,7 +529,7 @@ enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fa
 		tell_who(&r);
 		tell_audits(&r);
 		tell_leaks(&r);
-		unknown(&r, "Privacy as a number", "the run counted no epsilon");
+		tell_privacy(&r);
 		tell_model(&r);
 		tell_logs(&r);
 		if (!r.starts)

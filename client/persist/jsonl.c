@@ -154,17 +154,21 @@ static json_t *scores(const struct sl_jsonl_score *score)
 
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 {
+	json_t *line;
+
 	if (!log)
 		return SL_OK;
-	return put(log,
-		   json_pack("{ss so so so so so so so so so so so so so so ss?}", "type", "epoch", "epoch",
-			     integer(e->epoch), "steps", integer(e->steps), "train_loss", sl_json_real(e->train_loss),
-			     "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
-			     "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
-			     integer(e->wire_tx_bytes), "wire_rx_bytes", integer(e->wire_rx_bytes), "t_train_s",
-			     sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
-			     sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
-			     sl_json_real(e->dcor_squared), "evaluated_part", e->evaluated_part));
+	line = json_pack("{ss so so so so so so so so so so so so so so ss?}", "type", "epoch", "epoch",
+			 integer(e->epoch), "steps", integer(e->steps), "train_loss", sl_json_real(e->train_loss),
+			 "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss), "test_acc",
+			 sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
+			 integer(e->wire_tx_bytes), "wire_rx_bytes", integer(e->wire_rx_bytes), "t_train_s",
+			 sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
+			 sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
+			 sl_json_real(e->dcor_squared), "evaluated_part", e->evaluated_part);
+	if (isfinite(e->epsilon))
+		json_object_set_new(line, "epsilon", sl_json_real(e->epsilon));
+	return put(log, line);
 }
 
 enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
@@ -243,6 +247,18 @@ json_t *sl_jsonl_rounding(const double *rounding, int n)
 	return json_null();
 }
 
+json_t *sl_jsonl_privacy(const struct sl_jsonl_summary *s)
+{
+	const struct sl_jsonl_privacy *p = &s->privacy;
+
+	if (!(p->delta > 0))
+		return json_null();
+	return json_pack("{so so sf so so sb so}", "epsilon", sl_json_real(p->epsilon), "evaluated_epsilon",
+			 sl_json_real(p->evaluated_epsilon), "delta", p->delta, "releases", integer(p->releases),
+			 "evaluated_releases", integer(p->evaluated_releases), "spent", p->spent, "budget",
+			 p->budget > 0 ? json_real(p->budget) : json_null());
+}
+
 json_t *sl_jsonl_warnings(void)
 {
 	json_t *all = json_array();
@@ -281,6 +297,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"warnings", sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
 	json_object_set_new(line, "test_baseline", sl_jsonl_baseline(s));
 	json_object_set_new(line, "test_intervals", sl_jsonl_intervals(s));
+	json_object_set_new(line, "privacy", sl_jsonl_privacy(s));
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
 	return put(log, line);
 }

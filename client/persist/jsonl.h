@@ -34,6 +34,7 @@ struct sl_jsonl_step {
 struct sl_jsonl_epoch {
 	uint64_t epoch, steps; /* from 1; steps so far */
 	double train_loss, train_acc, test_loss, test_acc, lr;
+	double epsilon;      /* so far (train/privacy.h); NaN: not accounted */
 	double dcor_squared; /* squared distance correlation of the evaluation's inputs and head_act */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
 	double t_train_s, t_eval_s, samples_per_s;
@@ -56,6 +57,14 @@ struct sl_jsonl_direction {
 	double nominal_bytes;
 };
 
+/* What the releases of one sample come to (figures/epsilon.h). */
+struct sl_jsonl_privacy {
+	double epsilon, evaluated_epsilon;     /* of a sample in training; of the evaluated part */
+	uint64_t releases, evaluated_releases; /* tensors that such a sample has sent */
+	double delta, budget;                  /* delta 0: nothing is accounted; budget 0: none */
+	bool spent;                            /* the budget has ended the run */
+};
+
 enum { SL_JSONL_WORDS = 8 };
 
 /* Rates as in published tables: average = bytes sent / compute time; peak client = max over sends of bytes / send time;
@@ -72,8 +81,9 @@ struct sl_jsonl_summary {
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	uint64_t audits_begun, audits_ended;
-	uint64_t still;    /* steps that somebody else's norm has left nearly without effect; of this process */
-	const char *group; /* the record of a group's steps, as JSON; NULL: none */
+	uint64_t still; /* steps that somebody else's norm has left nearly without effect; of this process */
+	struct sl_jsonl_privacy privacy;
+	const char *group;                /* the record of a group's steps, as JSON; NULL: none */
 	const char *word[SL_JSONL_WORDS]; /* what nothing checks: the server's word; NULL: no more */
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *evaluated_part;                               /* "validation", "test" */
@@ -96,6 +106,8 @@ struct json_t *sl_jsonl_rounding(const double *rounding, int n);
 /* What the evaluation is compared with, and intervals of its figures; null: they are not known. */
 struct json_t *sl_jsonl_baseline(const struct sl_jsonl_summary *s);
 struct json_t *sl_jsonl_intervals(const struct sl_jsonl_summary *s);
+/* s->privacy as an object; null: nothing is accounted. */
+struct json_t *sl_jsonl_privacy(const struct sl_jsonl_summary *s);
 /* s->word as an array. */
 struct json_t *sl_jsonl_words(const struct sl_jsonl_summary *s);
 /* The warnings of this process that the log kept (log.h), each with its id and text. */

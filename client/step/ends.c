@@ -108,7 +108,8 @@ void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_te
 	for (int v = 0; v < n && noisy; v++) {
 		float *to = mid ? x[v].data : sent;
 
-		sl_noise_add(ends->use.noise, dir, &c->call.dims, &x[v], to, ends->word);
+		sl_noise_add(ends->use.noise, dir, &(struct sl_noise_place){ends->step, ends->training, v, c->first},
+			     &c->call.dims, &x[v], to, ends->word);
 		x[v].data = to;
 		sent += mid ? 0 : sl_shape_count(&x[v].shape);
 	}

@@ -5,13 +5,14 @@
 
 static enum sl_err read_key(struct sl_key *key, double deviation, const struct sl_conf_client *c, struct sl_fail *fail)
 {
+	const bool clips = c->privacy.clip > 0;
 	struct sl_keypair pair;
 	struct sl_fail why;
-	enum sl_err err = deviation == 0 ? SL_OK : sl_keypair_load(&pair, c->noise.key, &why);
+	enum sl_err err = deviation == 0 ? SL_OK : sl_keypair_load(&pair, clips ? c->privacy.key : c->noise.key, &why);
 
 	if (err) {
 		(void)!sl_fail_set(fail, err, "%s", why.text);
-		return sl_conf_client_blame(c, "noise.key", err, fail);
+		return sl_conf_client_blame(c, clips ? "privacy.key" : "noise.key", err, fail);
 	}
 	if (deviation != 0) {
 		*key = pair.secret_key;
@@ -26,51 +27,79 @@ enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *head,
 	enum sl_err err;
 
 	*n = (struct sl_noise){.head_act = head->noise.head_act, .mid_grad = tail->noise.mid_grad};
+	if (head->privacy.clip > 0)
+		*n = (struct sl_noise){.head_act = head->privacy.noise,
+				       .mid_grad = tail->privacy.noise,
+				       .clip_act = head->privacy.clip,
+				       .clip_grad = tail->privacy.clip_grad / tail->agreed.batch};
 	err = read_key(&n->act_key, n->head_act, head, fail);
 	return err ? err : read_key(&n->grad_key, n->mid_grad, tail, fail);
 }
 
-static double root_mean_square(const float *x, int64_t n)
+static double squares(const float *x, int64_t n)
 {
 	double sum = 0;
 
 	for (int64_t i = 0; i < n; i++)
 		sum += (double)x[i] * (double)x[i];
-	return n ? sqrt(sum / (double)n) : 0;
+	return sum;
 }
 
-/* The Box-Muller transform: two words give two normal numbers. */
-static void add(float *to, const float *x, int64_t n, double deviation, const uint32_t *word)
+/* The key of what is drawn for the call, or for sample i. With privacy the noise of two samples is independent also
+ * where both are equal: else the server would see that. The values are part of it all the same: if a step is repeated
+ * with others, their difference must not cross without noise. */
+static void derive(struct sl_key *key, const struct sl_key *of, const void *what, size_t bytes)
+{
+	struct sl_key from = *of;
+
+	sl_key_stream(&from, what, bytes, key->byte, sizeof key->byte);
+	explicit_bzero(&from, sizeof from);
+}
+
+/* Adds noise to scale · x by the Box-Muller transform: two words give two normal numbers. */
+static void add(float *to, const float *x, int64_t n, double scale, double deviation, const uint32_t *word)
 {
 	for (int64_t i = 0; i < n; i += 2) {
 		const double far = deviation * sqrt(-2 * log((word[i] + 0.5) * 0x1p-32));
 		const double turn = 2 * M_PI * 0x1p-32 * word[i + 1];
 
-		to[i] = (float)((double)x[i] + far * cos(turn));
+		to[i] = (float)(scale * (double)x[i] + far * cos(turn));
 		if (i + 1 < n)
-			to[i + 1] = (float)((double)x[i + 1] + far * sin(turn));
+			to[i + 1] = (float)(scale * (double)x[i + 1] + far * sin(turn));
 	}
 }
 
-void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
-		  float *to, uint32_t *word)
+void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
+		  const struct sl_dims *dims, const struct sl_tensor *x, float *to, uint32_t *word)
 {
 	const bool texts = dims->begin && x->shape.dim[0] == dims->tokens, padded = texts && dims->pieces;
 	const int64_t row = sl_shape_row(&x->shape), samples = texts ? dims->rows : x->shape.dim[0];
 	const double factor = sl_noise_of(noise, dir);
+	const double clip = dir == SL_DIR_HEAD_ACT ? noise->clip_act : noise->clip_grad;
+	const uint64_t call[] = {(uint64_t)dir, place->step, place->training, (uint64_t)place->value};
 	const float *from = x->data;
-	struct sl_key key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
+	struct sl_key key, own_key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
 
-	sl_key_stream(dir == SL_DIR_HEAD_ACT ? &noise->act_key : &noise->grad_key, &factor, sizeof factor, key.byte,
-		      sizeof key.byte);
+	derive(&key, dir == SL_DIR_HEAD_ACT ? &noise->act_key : &noise->grad_key, &factor, sizeof factor);
+	if (clip > 0)
+		derive(&key, &key, call, sizeof call);
 	for (int64_t i = 0; i < samples; i++) {
-		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row;
+		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row, number = place->first + i;
 		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;
 		const int64_t own = padded ? (int64_t)dims->pieces[2 * i + 1] * row - at : n; /* without padding */
+		const double sum = squares(from + at, own), length = sqrt(sum);
 
-		sl_key_stream(&key, from + at, (size_t)own * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
-		add(to + at, from + at, dir == SL_DIR_MID_GRAD ? own : n, factor * root_mean_square(from + at, own),
+		own_key = key;
+		if (clip > 0)
+			derive(&own_key, &key, &number, sizeof number);
+		sl_key_stream(&own_key, from + at, (size_t)own * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
+		add(to + at, from + at, dir == SL_DIR_MID_GRAD ? own : n,
+		    clip > 0 && !(length <= clip) ? clip / length : 1,
+		    factor * (clip > 0 ? clip
+			      : own    ? sqrt(sum / (double)own)
+				       : 0),
 		    word);
 	}
 	explicit_bzero(&key, sizeof key);
+	explicit_bzero(&own_key, sizeof own_key);
 }

@@ -7,6 +7,7 @@
 #include "client/setup/about.h"
 #include "client/train/drive.h"
 #include "client/train/phase.h"
+#include "client/train/privacy.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
@@ -246,6 +247,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = end ? end : err;
 	}
 	err = err || options->predict ? err : sl_drive_stopped_early(run, fail);
+	if (!err && !options->eval_only)
+		err = sl_run_privacy_end(run, fail);
 	sl_local_close(local);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		sl_loader_close(loader[split]);

@@ -10,6 +10,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/train/drive_parts.h"
+#include "client/train/privacy.h"
 #include "client/train/report.h"
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
@@ -464,6 +465,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 
 		err = sl_group_record_check(record, fail);
 		json_decref(record);
+		err = err ? err : sl_run_privacy_end(d->run, fail);
 	}
 	if (!err && d->why == WHY_INTERRUPTED && !options->predict)
 		err = sl_training_unfinished(d->run, "--resume or --auto-resume goes on", fail);

@@ -158,6 +158,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.still = t->still,
 		.group = link->record,
 		.outcome = outcome,
+		.privacy = t->privacy,
 		.undefined = t->undefined[0] ? t->undefined : NULL,
 		.rounding = setup && setup->conf ? setup->rounding : NULL,
 		.numbers = setup && setup->conf ? setup->conf->model.classes : 0,
@@ -234,6 +235,12 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	       per((double)t->train_samples, t->train_s));
 	if (t->stop.stopped)
 		printf("it ended early (train.stop): %s\n", sl_summary_stop_text(&t->stop, text));
+	if (s->privacy.delta > 0)
+		printf("%s: epsilon %.4g at delta %g, by %" PRIu64 " releases of each training sample; %.4g by %" PRIu64
+		       " of each evaluated one\n",
+		       s->privacy.spent ? "the privacy budget ended it" : "privacy", s->privacy.epsilon,
+		       s->privacy.delta, s->privacy.releases, s->privacy.evaluated_epsilon,
+		       s->privacy.evaluated_releases);
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or in a group were late or above "
 		       "share.member_norm\n",
@@ -446,6 +453,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "best_metric", s->best_metric ? json_string(s->best_metric) : json_null());
+	json_object_set_new(root, "privacy", sl_jsonl_privacy(s));
 	json_object_set_new(root, "stopped_by", t->stop.stopped ? json_string(t->stop.by) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));

@@ -57,6 +57,7 @@ struct sl_training_totals {
 	const char *weights;  /* of an evaluation alone: their file; else NULL */
 	int64_t weights_step; /* how many steps they were trained for; INT64_MAX: not known */
 	struct sl_training_stop stop;
+	struct sl_jsonl_privacy privacy; /* at the end */
 };
 
 enum { SL_SCORE_TEXT = 48, SL_STOP_TEXT = 160 };

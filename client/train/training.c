@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "client/setup/about.h"
+#include "client/train/privacy.h"
+#include "client/train/training_epoch.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/wrap.h"
 
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
@@ -22,27 +23,6 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 		err = sl_about_keep(r->setup, fail);
 	r->takes_over = !r->eval_only && !resume;
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
-}
-
-/* NaN if there are no labels to predict, or if the loss is NaN: then a row has no largest output. */
-static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers, double loss)
-{
-	return r->totals.has_accuracy && answers > 0 && !isnan(loss) ? (double)correct / (double)answers : NAN;
-}
-
-static double ratio(double a, double b)
-{
-	return b > 0 ? a / b : NAN;
-}
-
-static double loss_of(const struct tally *t)
-{
-	return ratio(t->loss, (double)t->answers) + (t->pictures ? t->dice / (double)t->pictures : 0);
-}
-
-static double accuracy_of(const struct sl_training *r, const struct tally *t)
-{
-	return accuracy(r, t->correct, t->answers, loss_of(t));
 }
 
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
@@ -189,11 +169,13 @@ bool sl_run_wants_eval(const struct sl_training *r)
 	return r->step == r->total_steps || (every && (r->epoch + 1) % every == 0);
 }
 
-static enum sl_want step_or_pass(const struct sl_training *r)
+static enum sl_want step_or_pass(struct sl_training *r)
 {
 	const struct sl_setup *s = r->setup;
 	const bool own = !s->epoch_steps || sl_turns_own(&s->turns, s->conf->agreed.share.member, r->step);
 
+	if (own)
+		sl_run_privacy_begin(r);
 	return own ? SL_WANT_STEP : SL_WANT_PASS;
 }
 
@@ -235,7 +217,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.step = s->step + 1,
 		.skipped = s->skipped,
 		.loss = s->skipped ? NAN : s->loss,
-		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->answers, s->loss),
+		.acc = s->skipped ? NAN : sl_run_accuracy(r, s->correct, s->answers, s->loss),
 		.lr = s->lr,
 		.grad_norm = s->grad_norm,
 		.wire_tx_bytes = s->tx_bytes,
@@ -249,86 +231,12 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 	sl_journal_step(&r->journal, &r->last);
 }
 
-/* Epochs that the run will have: train.max_steps may end it before train.epochs are over. */
-static int all_epochs(const struct sl_training *r)
-{
-	uint64_t per_epoch = (uint64_t)r->steps_per_epoch;
-
-	if (r->setup->phase.count)
-		return r->setup->phase.epochs;
-	return r->eval_only ? 1 : (int)((r->total_steps + per_epoch - 1) / per_epoch);
-}
-
 /* Steps of the epoch under way. */
 static uint64_t all_steps(const struct sl_training *r)
 {
 	uint64_t left = r->total_steps - (r->step - (uint64_t)r->in_epoch);
 
 	return left < (uint64_t)r->steps_per_epoch ? left : (uint64_t)r->steps_per_epoch;
-}
-
-static const char *accuracy_text(const struct sl_training *r, double acc, char out[SL_SCORE_TEXT])
-{
-	char share[SL_FIGURE_TEXT];
-
-	out[0] = 0;
-	if (r->totals.has_accuracy)
-		snprintf(out, SL_SCORE_TEXT, ", accuracy %s", sl_share_text(acc, share));
-	return out;
-}
-
-/* Gets the scores of an evaluation with this loss. A language model's loss is shown as a perplexity, too. */
-static void take_scores(const struct sl_training *r, double loss, struct sl_score score[SL_SCORES_MOST])
-{
-	sl_scores_result(r->scores, score);
-	if (r->task->perplexity)
-		score[0] = (struct sl_score){&sl_metric_perplexity, exp(loss)};
-}
-
-static void log_epoch(struct sl_training *r)
-{
-	const struct tally *t = &r->train, *e = &r->eval;
-	struct sl_jsonl_epoch line = {
-		.epoch = (uint64_t)r->epoch + 1,
-		.steps = r->step,
-		.train_loss = loss_of(t),
-		.train_acc = accuracy_of(r, t),
-		.test_loss = loss_of(e),
-		.test_acc = accuracy_of(r, e),
-		.evaluated_part = e->rows ? r->totals.part : NULL,
-		.dcor_squared = e->rows ? r->totals.dcor_squared : NAN,
-		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
-		.wire_tx_bytes = t->tx_bytes,
-		.wire_rx_bytes = t->rx_bytes,
-		.t_train_s = t->seconds,
-		.t_eval_s = e->seconds,
-		.samples_per_s = ratio((double)t->rows, t->seconds),
-	};
-	struct sl_score score[SL_SCORES_MOST];
-	char test[96 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2) + SL_UNDEFINED_TEXT] = "", text[SL_SCORE_TEXT];
-	const bool blind = r->totals.blind;
-	char loss[48], figure[SL_FIGURE_TEXT], chance[SL_FIGURE_TEXT + 16] = "";
-	int n;
-
-	snprintf(loss, sizeof loss, "%s", blind ? "the member with labels has the loss" : "no step was done here");
-	if (r->majority[0])
-		snprintf(chance, sizeof chance, " (majority %s)", sl_share_text(r->majority_share, figure));
-	if (e->rows && !blind) {
-		n = snprintf(test, sizeof test, "; %s loss %s%s%s", r->totals.part,
-			     sl_figure_text(line.test_loss, figure), accuracy_text(r, line.test_acc, text), chance);
-		take_scores(r, line.test_loss, score);
-		sl_summary_scores(line.score, score);
-		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
-			n += snprintf(test + n, sizeof test - (size_t)n, ", %s",
-				      sl_summary_score_text(&score[i], text));
-		if (r->totals.undefined[0])
-			snprintf(test + n, sizeof test - (size_t)n, " (%s)", r->totals.undefined);
-	}
-	sl_journal_epoch(&r->journal, &line);
-	if (t->answers)
-		snprintf(loss, sizeof loss, "training loss %s", sl_figure_text(line.train_loss, figure));
-	sl_log(SL_LOG_INFO, "epoch", "%d of %d: %s%s%s", r->epoch + 1, all_epochs(r), loss,
-	       t->answers ? accuracy_text(r, line.train_acc, text) : "", test);
 }
 
 /* A skipped step counts in bytes and time, but not in loss and accuracy. */
@@ -360,15 +268,15 @@ void sl_training_show(struct sl_training *r)
 	struct sl_progress_state state = {
 		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
-		.epochs = all_epochs(r),
+		.epochs = sl_run_all_epochs(r),
 		.step = (uint64_t)(eval ? r->in_eval : r->in_epoch),
 		.steps = eval ? (uint64_t)r->eval_batches : all_steps(r),
 		.steps_left = eval ? (uint64_t)(r->eval_batches - r->in_eval) : r->total_steps - r->step,
 		.samples = r->totals.samples,
 		.tx_bytes = carried(r, SL_SENT, r->totals.tx_bytes),
 		.rx_bytes = carried(r, SL_RECEIVED, r->totals.rx_bytes),
-		.loss = eval && all->answers ? loss_of(all) : r->loss,
-		.acc = eval ? accuracy_of(r, all) : r->acc,
+		.loss = eval && all->answers ? sl_run_loss(all) : r->loss,
+		.acc = eval ? sl_run_accuracy_of(r, all) : r->acc,
 	};
 
 	if (r->doing == SL_WANT_FINISH) {
@@ -396,10 +304,10 @@ static void eval_over(struct sl_training *r)
 
 	t->test_samples = (uint64_t)r->eval.rows;
 	t->test_step = r->step;
-	t->test_loss = loss_of(&r->eval);
+	t->test_loss = sl_run_loss(&r->eval);
 	t->dcor_squared = sl_dcor_take(r->setup->dcor);
-	take_scores(r, t->test_loss, t->score);
-	t->test_acc = accuracy_of(r, &r->eval);
+	sl_run_take_scores(r, t->test_loss, t->score);
+	t->test_acc = sl_run_accuracy_of(r, &r->eval);
 	if (t->test_acc > t->best_test_acc || isnan(t->best_test_acc))
 		t->best_test_acc = t->test_acc;
 	sl_scores_undefined(r->scores, t->undefined);
@@ -413,7 +321,7 @@ static void eval_over(struct sl_training *r)
 /* A moving mean over about ten steps. It is of times, since a mean of rates would be above their common rate. */
 static void follow(double *image_s, double n, double seconds)
 {
-	double now = ratio(seconds, n);
+	double now = n > 0 ? seconds / n : NAN;
 
 	*image_s = *image_s > 0 ? 0.9 * *image_s + 0.1 * now : now;
 }
@@ -432,7 +340,7 @@ void sl_training_score(struct sl_training *r, const void *target, int64_t rows)
 void sl_run_batch_over(struct sl_training *r)
 {
 	if (!r->eval_only && sl_run_epoch_over(r) && (!sl_run_wants_eval(r) || r->in_eval == r->eval_batches))
-		log_epoch(r);
+		sl_run_log_epoch(r);
 }
 
 /* The step was another member's: it is only counted. */
@@ -474,7 +382,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	r->done_ns = sl_now_ns();
 	if (!s->skipped) {
 		r->loss = s->loss;
-		r->acc = accuracy(r, s->correct, s->answers, s->loss);
+		r->acc = sl_run_accuracy(r, s->correct, s->answers, s->loss);
 	}
 	if (eval) {
 		r->in_eval++;
@@ -534,6 +442,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	r->totals.weights = r->eval_only ? r->setup->weights_file : NULL;
 	r->totals.weights_step = r->setup->trained;
+	r->totals.privacy = sl_run_privacy(r);
 	if (!r->eval_only && strcmp(outcome, "finished") == 0)
 		sl_run_check_own(r);
 	if (r->totals.no_best)
@@ -570,7 +479,7 @@ void sl_training_report(const struct sl_training *r, struct sl_status_session *o
 		.steps = (int64_t)r->total_steps,
 		.skipped = (int64_t)t->skipped,
 		.epoch = r->epoch + 1,
-		.epochs = all_epochs(r),
+		.epochs = sl_run_all_epochs(r),
 		.loss = r->loss,
 		.acc = r->acc,
 		.samples_per_s = image_s > 0 ? 1 / image_s : 0,
@@ -583,6 +492,7 @@ void sl_training_report(const struct sl_training *r, struct sl_status_session *o
 		.test_loss = t->test_loss,
 		.test_acc = t->test_acc,
 		.dcor_squared = t->dcor_squared,
+		.epsilon = sl_privacy_is_on(r->setup) ? sl_run_privacy(r).epsilon : NAN,
 		.wire_tx_bytes = (int64_t)tx->bytes,
 		.wire_rx_bytes = (int64_t)rx->bytes,
 		.weights_tx_bytes = (int64_t)tx->weights,

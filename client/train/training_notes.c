@@ -8,6 +8,7 @@
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
 #include "client/setup/about.h"
+#include "client/train/privacy.h"
 #include "client/train/training_run.h"
 #include "common/base/log.h"
 
@@ -336,9 +337,14 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
-	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, SL_SAME_RUN), changed))
+	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, SL_SAME_RUN), changed)) {
+		enum sl_err err = sl_run_privacy_changed(r, changed, fail);
+
+		if (err)
+			return err;
 		sl_log(SL_LOG_WARN, "resume-changed",
 		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
+	}
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
 	sl_run_traffic_before(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);

@@ -30,6 +30,13 @@ struct mark {
 	struct sl_jsonl_step last;
 };
 
+/* Of privacy.…: epochs whose rows may have crossed, as log.dir has noted; whether the budget ends the run before the
+ * config would. */
+struct sl_run_account {
+	uint64_t epochs;
+	bool ends_run;
+};
+
 struct sl_training {
 	const struct sl_setup *setup;
 	const struct sl_learn_task *task;
@@ -55,6 +62,7 @@ struct sl_training {
 	uint64_t linked_train_samples, linked_eval_samples;  /* of this process: what its links have carried */
 	uint64_t linked_train_tokens, linked_eval_tokens;    /* the same in tokens; samples where there are none */
 	uint64_t linked_steps, linked_from;                  /* the same in steps; the step from which it went on */
+	struct sl_run_account account;
 	uint64_t joined; /* the step to which the group was when this member came; it may be beyond the run's end */
 	bool bare;       /* it came without the group's head and tail */
 	bool took_part;  /* the group has steps of this member, maybe of an earlier process */

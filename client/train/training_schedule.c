@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/train/privacy.h"
 #include "client/train/training_run.h"
 
 int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last)
@@ -207,6 +208,8 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
 				      : (uint64_t)r->schedule.total_steps;
 	r->planned_steps = r->total_steps;
+	if (!err && !r->eval_only)
+		err = sl_run_privacy_open(r, fail);
 	if (!err)
 		warn_of_batch(c, samples);
 	if (!err)

@@ -7,31 +7,32 @@
 #include <stddef.h>
 
 /*  name         exit  sentence */
-#define SL_ERR_MAP(X)                                       \
-	X(OK, 0, "success")                                 \
-	X(USAGE, 64, "wrong command line")                  \
-	X(DATA, 65, "malformed or truncated input data")    \
-	X(PAYLOAD, 65, "malformed codec payload")           \
-	X(NONFINITE, 65, "NaN or Inf in a tensor")          \
-	X(NOINPUT, 66, "input file missing or unreadable")  \
-	X(UNAVAILABLE, 69, "service or device unavailable") \
-	X(PEER_LOST, 69, "peer lost")                       \
-	X(TIMEOUT, 69, "timed out")                         \
-	X(BUG, 70, "internal error")                        \
-	X(NOMEM, 71, "out of memory")                       \
-	X(OS, 71, "operating system error")                 \
-	X(CANTCREATE, 73, "cannot create output")           \
-	X(IO, 74, "input/output error")                     \
-	X(DEVICE, 75, "device error")                       \
-	X(BUSY, 75, "temporarily refused")                  \
-	X(PROTOCOL, 76, "protocol violation")               \
-	X(VERSION, 76, "protocol version mismatch")         \
-	X(LIMIT, 76, "limit exceeded")                      \
-	X(AUTH, 77, "not authorised")                       \
-	X(CONFIG, 78, "configuration error")                \
-	X(MISMATCH, 78, "the two sides disagree")           \
-	X(AUDIT, 79, "the server computed something else")  \
-	X(UNMET, 80, "a member of the group took part too little")
+#define SL_ERR_MAP(X)                                              \
+	X(OK, 0, "success")                                        \
+	X(USAGE, 64, "wrong command line")                         \
+	X(DATA, 65, "malformed or truncated input data")           \
+	X(PAYLOAD, 65, "malformed codec payload")                  \
+	X(NONFINITE, 65, "NaN or Inf in a tensor")                 \
+	X(NOINPUT, 66, "input file missing or unreadable")         \
+	X(UNAVAILABLE, 69, "service or device unavailable")        \
+	X(PEER_LOST, 69, "peer lost")                              \
+	X(TIMEOUT, 69, "timed out")                                \
+	X(BUG, 70, "internal error")                               \
+	X(NOMEM, 71, "out of memory")                              \
+	X(OS, 71, "operating system error")                        \
+	X(CANTCREATE, 73, "cannot create output")                  \
+	X(IO, 74, "input/output error")                            \
+	X(DEVICE, 75, "device error")                              \
+	X(BUSY, 75, "temporarily refused")                         \
+	X(PROTOCOL, 76, "protocol violation")                      \
+	X(VERSION, 76, "protocol version mismatch")                \
+	X(LIMIT, 76, "limit exceeded")                             \
+	X(AUTH, 77, "not authorised")                              \
+	X(CONFIG, 78, "configuration error")                       \
+	X(MISMATCH, 78, "the two sides disagree")                  \
+	X(AUDIT, 79, "the server computed something else")         \
+	X(UNMET, 80, "a member of the group took part too little") \
+	X(SPENT, 81, "the privacy budget is spent")
 
 enum sl_err {
 #define X(name, exit_status, text) SL_ERR_##name,

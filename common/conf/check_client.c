@@ -566,6 +566,9 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		return sl_conf_say(
 			why, "noise.key",
 			"noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
+	blame = sl_conf_check_privacy(c, why);
+	if (blame)
+		return blame;
 	if (c->log.tensorboard && !c->log.dir[0])
 		return sl_conf_say(why, "log.tensorboard", "needs a folder in log.dir");
 	if (c->web && !c->metrics[0])

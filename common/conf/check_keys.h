@@ -15,6 +15,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 const char *sl_conf_check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
 
 /* Checks the further sources of data.also, or that one which `conf` is (sl_conf_also). Returns the same. */
+/* privacy.c: whether what is sent can be counted as releases of one row each. */
+const char *sl_conf_check_privacy(const struct sl_conf_client *conf, char why[SL_CONF_WHY]);
 const char *sl_conf_check_also(const struct sl_conf_client *conf, char why[SL_CONF_WHY]);
 
 /* Checks what the bounds of an agreement's single keys cannot express. Returns the key to blame, or NULL. */

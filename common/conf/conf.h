@@ -287,6 +287,12 @@ struct sl_conf_client {
 		double head_act, mid_grad; /* standard deviation, in units of a sample's root mean square; 0: none */
 		char key[PATH_MAX];        /* key file */
 	} noise;
+	struct {
+		double clip, clip_grad; /* largest norms of what a sample sends; 0: there is no privacy.… */
+		double noise;           /* standard deviation, in units of these norms */
+		double delta, budget;   /* budget: the largest epsilon; 0: none */
+		char key[PATH_MAX];     /* key file */
+	} privacy;
 	struct sl_agreed agreed; /* the rest of train, codec and share: what the server has to agree with */
 	struct sl_conf_link link;
 	struct {

@@ -203,6 +203,13 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "noise.mid_grad", noise.mid_grad, 0, 1e6, "0", "0: none", "the same on mid_grad; not on gradients of shared heads and tails"),
 	SL_STRING(T, "noise.key", noise.key, NULL, "", "key file of splitc keygen that the noise is drawn from; the server must not know it"),
 
+	SL_DOUBLE(T, "privacy.clip", privacy.clip, 0, 1e9, "0", "0: no privacy.…", "largest norm of a sample's head_act: a larger one is scaled down to it"),
+	SL_DOUBLE(T, "privacy.clip_grad", privacy.clip_grad, 0, 1e9, "0", NULL, "the same for the gradient of a sample's own loss at mid_grad, which crosses divided by train.batch"),
+	SL_DOUBLE(T, "privacy.noise", privacy.noise, 0, 1e6, "0", NULL, "deviation of normal noise on both, as a multiple of clip and clip_grad"),
+	SL_DOUBLE(T, "privacy.delta", privacy.delta, 0, 0.1, "1e-5", NULL, "probability with which epsilon may not hold; below 1 / samples"),
+	SL_DOUBLE(T, "privacy.budget", privacy.budget, 0, 1e6, "0", "0: none", "the run ends with status 81 before its epsilon is above this"),
+	SL_STRING(T, "privacy.key", privacy.key, NULL, "", "key file of splitc keygen that the noise is drawn from; the server must not know it"),
+
 	SL_AGREED_CODEC(AGREED)
 	SL_AGREED_END_CODEC(AGREED)
 

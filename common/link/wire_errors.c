@@ -11,7 +11,7 @@ static const struct {
 	{SL_ERR_TIMEOUT, 9},  {SL_ERR_PEER_LOST, 10},  {SL_ERR_PAYLOAD, 11}, {SL_ERR_NONFINITE, 12},
 	{SL_ERR_DATA, 13},    {SL_ERR_DEVICE, 14},     {SL_ERR_NOMEM, 15},   {SL_ERR_OS, 16},
 	{SL_ERR_IO, 17},      {SL_ERR_CANTCREATE, 18}, {SL_ERR_NOINPUT, 19}, {SL_ERR_USAGE, 20},
-	{SL_ERR_BUG, 21},     {SL_ERR_AUDIT, 22},      {SL_ERR_UNMET, 23},
+	{SL_ERR_BUG, 21},     {SL_ERR_AUDIT, 22},      {SL_ERR_UNMET, 23},   {SL_ERR_SPENT, 24},
 };
 _Static_assert(sizeof err_numbers / sizeof err_numbers[0] == SL_ERR_COUNT - 1, "every error but OK has a wire number");
 

@@ -107,6 +107,8 @@ const struct sl_status_member sl_status_of_session[] = {
 	SESSION(dcor_squared, REAL, YOUNGER,
 		GAUGE("session_distance_correlation_squared",
 		      "Of inputs and head_act in the last evaluation, without bias: what crosses tells of the data.")),
+	SESSION(epsilon, REAL, YOUNGER,
+		GAUGE("session_epsilon", "Differential privacy of a training sample so far, at privacy.delta.")),
 	SESSION(memory_bytes, WHOLE, SERVER, YOUNGER,
 		GAUGE("session_memory_bytes", "Most memory that the session needs.")),
 	SESSION(memory_device_bytes, WHOLE, SERVER, YOUNGER,

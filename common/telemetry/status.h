@@ -35,6 +35,7 @@ struct sl_status_session {
 	 * accuracy */
 	int64_t evaluated_step;
 	double test_loss, test_acc;
+	double epsilon;      /* of a training sample so far (privacy.…); 0, NaN: not accounted */
 	double dcor_squared; /* of its inputs and head_act: squared distance correlation, unbiased; NaN: not known */
 	/* the other metrics of that evaluation, [n_score] */
 	struct sl_status_score {

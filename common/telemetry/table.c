@@ -257,6 +257,8 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	if (s->evaluated_step && !isnan(s->dcor_squared))
 		fprintf(file, "  step %" PRId64 ": squared distance correlation of inputs and head_act %.3f\n",
 			s->evaluated_step, s->dcor_squared);
+	if (s->epsilon > 0)
+		fprintf(file, "  epsilon of a training sample so far: %.4g\n", s->epsilon);
 	if (s->members)
 		print_group(file, s);
 	if (!s->members && s->missing[0]) {

@@ -78,6 +78,7 @@ static void fill(struct sl_status_session *out, const struct sl_host *h, int pla
 		.test_loss = NAN,
 		.test_acc = NAN,
 		.dcor_squared = NAN,
+		.epsilon = NAN,
 		.best_acc = NAN,
 		.left_s = NAN,
 		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,

@@ -57,6 +57,7 @@ done
 for f in "$SPLITC $tmp/run.sock" "$SPLITS $tmp/host.sock"; do
 	wait_for 'no metrics' "${f%% *}" status --control "${f#* }" --prometheus >>"$tmp/metrics"
 done
+echo '# TYPE split_session_epsilon' >>"$tmp/metrics" # of privacy.…: privacy.sh
 sed -nE 's/^(# TYPE )?(split_[a-z_]*).*/\2/p' "$tmp/metrics" | compare metrics Metrics ''
 signal INT "$client_pid"
 ends_with "$client_pid" 75 $patience 'client'
@@ -71,7 +72,8 @@ jq -r 'keys[]' "$tmp/summary.json" | compare 'train --json' 'splitc train --json
 jq -r '.directions[] | keys[]' "$tmp/summary.json" | compare 'directions' 'splitc train --json, eval --json' 'of `directions`'
 for type in step epoch summary; do
 	jq -r "select(.type == \"$type\") | keys[]" "$tmp/end/log.jsonl" >"$tmp/keys"
-	[ $type != step ] || echo skipped >>"$tmp/keys" # of steps with NaN
+	[ $type != step ] || echo skipped >>"$tmp/keys"  # of steps with NaN
+	[ $type != epoch ] || echo epsilon >>"$tmp/keys" # of privacy.…: privacy.sh
 	compare "log.jsonl, $type" log.jsonl "\`$type\`" <"$tmp/keys"
 done
 "$SPLITC" report "$tmp/end" --format json | jq -r 'keys[]' | compare 'report --format json' 'A report of a run' '`report --format json`'

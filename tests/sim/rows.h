@@ -125,6 +125,8 @@ ROW("sources",
     "model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3 data.dir=../named data.id=id "
     "data.inputs=more data.also=kind=csv,dir=../named,id=id,inputs=[left],-kind=csv,dir=../named,id=id,inputs=[right]",
     0)
+/* What samples send is clipped and has noise. */
+ROW("privacy", "privacy.clip=3 privacy.clip_grad=1 privacy.noise=2 privacy.key=../pair.key", 0)
 /* A step with NaN is skipped, by the client or the server: the first batch of an optimizer step, or its last. */
 ROW("skip",
     "model.network=../nan.safetensors head_end=a1 tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "

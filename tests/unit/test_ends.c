@@ -341,10 +341,11 @@ static void send_text(float to[6], enum sl_dir dir, double deviation, int paddin
 	const struct sl_noise noise = {
 		.head_act = deviation, .mid_grad = deviation, .act_key.byte = {5}, .grad_key.byte = {5}};
 	const struct sl_dims dims = {.rows = 1, .tokens = begin[1], .begin = begin, .pieces = padding ? pieces : NULL};
+	const struct sl_noise_place place = {0};
 	const struct sl_tensor text = {.data = x, .shape = {.ndim = 2, .dim = {begin[1], 2}}};
 
 	memcpy(to, x, sizeof x);
-	sl_noise_add(&noise, dir, &dims, &text, to, word);
+	sl_noise_add(&noise, dir, &place, &dims, &text, to, word);
 }
 
 /* Who gets the same text with two deviations f and g cannot solve x + f·z and x + g·z for x. Padding changes nothing

@@ -1,0 +1,30 @@
+/* The run's account of differential privacy (privacy.…): how often a sample has crossed, and the epsilon of that. It
+ * follows from the step that the run is at, and from a note in log.dir of the epochs that have begun. So no kill and no
+ * resume counts a release twice, or forgets one: a step that is repeated sends the same values with the same noise. */
+#ifndef SL_CLIENT_TRAIN_PRIVACY_H
+#define SL_CLIENT_TRAIN_PRIVACY_H
+
+#include "client/setup/setup.h"
+#include "client/train/summary.h"
+
+struct sl_training;
+
+static inline bool sl_privacy_is_on(const struct sl_setup *s)
+{
+	return s->conf->privacy.clip > 0;
+}
+/* CONFIG: a batch norm in head or tail makes a row depend on others, or the budget is below one epoch's epsilon. Warns
+ * where head or tail learns. Ends the run where the budget does, and reads the note. */
+enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
+/* A step of training comes next: notes the epoch before its first row crosses. */
+void sl_run_privacy_begin(struct sl_training *r);
+/* The run goes on with other settings (`changed`). MISMATCH: rows have crossed behind its checkpoint, and would cross
+ * again with other values. */
+enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *changed,
+				   struct sl_fail *fail) SL_MUST_CHECK;
+/* What has been released so far, the step under way included. delta 0: the run accounts nothing. */
+struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r);
+/* SPENT, if the budget has ended the run. */
+enum sl_err sl_run_privacy_end(const struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,45 @@
+/* Differential privacy (privacy.…): each sample's row is clipped and gets noise, and its releases are counted. So what
+ * else tells of rows has to stay at home, and no row may depend on another one. */
+#include "common/conf/check_keys.h"
+
+const char *sl_conf_check_privacy(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const struct sl_agreed *a = &c->agreed;
+	const struct {
+		bool is;
+		const char *key, *says;
+	} not [] = {
+		{c->noise.key[0] != 0, "noise.key", "privacy adds its own noise: leave noise.… out"},
+		{c->data.sampling != SL_SAMPLING_SHUFFLED, "data.sampling",
+		 "with privacy each row crosses once in an epoch: shuffled alone is counted"},
+		{c->train.mixup > 0, "train.mixup",
+		 "a mixed row tells of two samples, and privacy counts one: leave it out"},
+		{a->clip_norm > 0, "train.clip_norm",
+		 "the norms of gradients cross without noise: with privacy leave it out"},
+		{a->share.group[0] != 0, "share.group",
+		 "privacy counts the releases of one client: in a group it is not known yet"},
+		{c->train.phases.n > 0, "train.phases",
+		 "privacy counts the epochs of one phase: leave train.phases out"},
+	};
+
+	if (c->privacy.clip <= 0) {
+		if (c->privacy.noise > 0 || c->privacy.clip_grad > 0 || c->privacy.budget > 0 || c->privacy.key[0])
+			return sl_conf_say(why, "privacy.clip",
+					   "privacy needs clip, the largest norm of a sample's head_act");
+		return NULL;
+	}
+	if (c->privacy.clip_grad <= 0)
+		return sl_conf_say(why, "privacy.clip_grad",
+				   "privacy needs it: the largest norm of the gradient of a sample's loss");
+	if (c->privacy.noise <= 0)
+		return sl_conf_say(why, "privacy.noise", "privacy needs noise above 0: without it epsilon is infinite");
+	if (c->privacy.delta <= 0)
+		return sl_conf_say(why, "privacy.delta",
+				   "privacy needs delta above 0, below 1 / the number of samples");
+	if (!c->privacy.key[0])
+		return sl_conf_say(why, "privacy.key", "privacy needs a key file (splitc keygen --out FILE)");
+	for (size_t i = 0; i < sizeof not / sizeof not [0]; i++)
+		if (not [i].is)
+			return sl_conf_say(why, not [i].key, "%s", not [i].says);
+	return NULL;
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# usage: privacy-cost.sh CIFAR_DIR      what privacy.… costs in accuracy: rows of docs/results/leak.md
+#
+# Two sets, five values of privacy.noise each and a run without: 455 rows of scikit-learn's breast cancer (mlp, ten epochs)
+# and 10,000 pictures of CIFAR-10 (alexnet of a quarter width, five epochs). Training is in one process, which gives the
+# bits of the link. EPOCHS: of the pictures (5).
+set -eu -o pipefail
+cd "$(dirname "$0")/.."
+SPLITC=$PWD/build/release/splitc
+[ $# = 1 ] || { sed -n '2,3p' "$0" >&2; exit 64; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+"$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
+python3=python3
+"$python3" -c 'import sklearn' 2>/dev/null || python3=/usr/bin/python3
+"$python3" - "$tmp" <<'PY'
+import sys
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+data = load_breast_cancer()
+rows = np.random.RandomState(0).permutation(len(data.target))
+x = (data.data - data.data.mean(0)) / data.data.std(0)
+for part, of in (("train", rows[:455]), ("test", rows[455:])):
+    with open(f"{sys.argv[1]}/{part}.csv", "w") as f:
+        print(*(f"f{k}" for k in range(30)), "kind", sep=",", file=f)
+        for k in of:
+            print(*(f"{v:.5f}" for v in x[k]), ("malignant", "benign")[data.target[k]], sep=",", file=f)
+PY
+cat >"$tmp/table.yaml" <<YAML
+model: {name: mlp, features: 30, classes: 2}
+partition: "1:-1"
+data: {kind: csv, dir: $tmp, label: kind}
+train: {batch: 32, epochs: 10, eval_every: 0, checkpoint_every: 0, optimizer: {kind: adam, lr: 0.003}}
+YAML
+cat >"$tmp/pictures.yaml" <<YAML
+model: {name: alexnet, classes: 10, image: 32, width: 0.25}
+partition: "1:-1"
+data: {kind: cifar10, dir: $1, train_limit: 10000, test_limit: 2000}
+train: {batch: 64, epochs: ${EPOCHS:-5}, eval_every: 0, checkpoint_every: 0, optimizer: {kind: adam, lr: 0.001}}
+YAML
+# row NAME WHAT CLIP CLIP_GRAD NOISE
+row() {
+	local sets=()
+	[ "$5" = 0 ] || sets=(--set privacy.clip="$3" --set privacy.clip_grad="$4" --set privacy.noise="$5" --set privacy.delta=1e-5 --set privacy.key="$tmp/key")
+	"$SPLITC" train "$tmp/$1.yaml" --local --fresh --json --set log.dir="$tmp/run" "${sets[@]}" 2>"$tmp/log" | tail -n 1 |
+		jq -r --arg what "$2" --arg noise "$5" '"| \($what) | \(if .privacy then $noise else "none" end) | \(.privacy.epsilon // "∞" | if type == "number" then . * 10 | round / 10 else . end) | \(.test_acc * 1000 | round / 10) |"'
+}
+echo '| data | noise | epsilon at 1e-5 | accuracy, % |'
+echo '|---|---|---|---|'
+for noise in 0 0.05 0.1 0.3 1 4; do row table 'breast cancer' 3 0.5 $noise; done
+for noise in 0 0.05 0.1 0.3 1 4; do row pictures CIFAR-10 20 1 $noise; done

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# privacy.…: what a sample sends is clipped and gets noise, and its releases are counted. The run over a link equals that
+# of one process, also over kills; epsilon is that of the formula, counts no release twice and forgets none; the budget
+# ends the run in the right step with status 81; what cannot be counted is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+train_images=0
+start_server host
+"$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/pub" 2>"$tmp/keygen.log" || { grep -q 'has no CURVE' "$tmp/keygen.log" && exit 77; }
+mkdir "$tmp/data"
+python3 - "$tmp/data" <<'PY'
+import random, sys
+r = random.Random(3)
+for part, rows in (("train", 80), ("test", 40)):
+    with open(f"{sys.argv[1]}/{part}.csv", "w") as f:
+        print("a,b,c,d,kind", file=f)
+        for _ in range(rows):
+            x = [r.gauss(0, 1) for _ in range(4)]
+            print(*(f"{v:.4f}" for v in x), ("red", "green")[x[0] > 0], sep=",", file=f)
+PY
+cat >"$tmp/run.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 4, classes: 2}
+	partition: "1:-1"
+	data: {kind: csv, dir: $tmp/data, label: kind}
+	train: {batch: 8, chunks: 2, epochs: 6, checkpoint_every: 4, optimizer: {kind: adam, lr: 0.01}}
+	privacy: {clip: 3, clip_grad: 2, noise: 5, delta: 1.0e-4, key: $tmp/noise.key}
+	threads: 1
+YAML
+# epsilon NOISE RELEASES DELTA: the least over orders of 2 n a / s² + log(1 - 1 / a) - log(delta a) / (a - 1)
+epsilon() { python3 -c '
+import math, sys
+s, n, d = map(float, sys.argv[1:])
+print(min(2 * n * a / s ** 2 + math.log1p(-1 / a) - math.log(d * a) / (a - 1) for a in (1 + 10 ** (i / 3000) for i in range(-9000, 12000))))' "$@"; }
+near() { python3 -c 'import sys; a, b = map(float, sys.argv[1:]); sys.exit(abs(a - b) > 1e-3 * b)' "$1" "$2" || fail "$3: $1, not $2"; }
+last() { jq -s "map(select(.type == \"$2\"))[-1].$3" "$tmp/$1/log.jsonl"; }
+
+# ---- each epoch's epsilon; local = link
+client run "$tmp/run.yaml" || fail "training: exit status $?"
+client local "$tmp/run.yaml" --local || fail "--local: exit status $?"
+same_run run local 60
+for e in 1 2 3 4 5 6; do
+	near "$(jq -s "map(select(.type == \"epoch\"))[$((e - 1))].epsilon" "$tmp/run/log.jsonl")" "$(epsilon 5 $((2 * e)) 1e-4)" "epoch $e"
+done
+near "$(last run summary privacy.epsilon)" "$(epsilon 5 12 1e-4)" 'the summary'
+grep -qE '^privacy: epsilon [0-9.]+ at delta 0.0001, by 12 releases of each training sample' "$tmp/run.log" || fail 'the summary says nothing'
+grep -q '^WARN privacy-learns: ' "$tmp/run.log" || fail 'no word on what learns'
+client frozen "$tmp/run.yaml" --local --set 'train.freeze=["layer1.*", "classifier.*"]' || fail "frozen: $?"
+! grep -q '^WARN privacy-learns: ' "$tmp/frozen.log" || fail "nothing of head and tail learns: $(grep privacy-learns "$tmp/frozen.log")"
+# other noise, other clips, no privacy: other models
+for other in privacy.noise=4 privacy.clip=1 privacy.clip_grad=0.5 'privacy.clip=0 privacy.clip_grad=0 privacy.noise=0 privacy.key='; do
+	set=(); for pair in $other; do set+=(--set "$pair"); done
+	client other "$tmp/run.yaml" --local --fresh "${set[@]}" || fail "$other: $?"
+	! cmp -s "$tmp/other/model.safetensors" "$tmp/local/model.safetensors" || fail "$other changes nothing"
+done
+
+# ---- the status of a run, as JSON, a table and metrics
+start_slow_client 25 200 slow "$tmp/run.yaml"
+wait_for 'no steps' has_steps slow 25
+ask "$SPLITC" "$tmp/slow.sock" "$tmp/status.json"
+near "$(jq '.sessions[0].epsilon' "$tmp/status.json")" "$(epsilon 5 6 1e-4)" 'status --json in epoch 3'
+wait_for 'no table' sh -c "'$SPLITC' status --control '$tmp/slow.sock' | grep -q 'epsilon of a training sample so far: [0-9]'"
+wait_for 'no metrics' sh -c "'$SPLITC' status --control '$tmp/slow.sock' --prometheus | grep -q '^split_session_epsilon{.*} [0-9]'"
+signal KILL "$client_pid"
+
+# ---- kills of both sides: the same run, the same epsilon
+for at in 7 31; do
+	killed_client $at run "$tmp/run.yaml"
+	[ "$(last 'run killed' summary privacy)" = "$(last run summary privacy)" ] || fail "killed at $at: $(last 'run killed' summary privacy)"
+done
+killed_server server.apply=kill@23 run "$tmp/run.yaml"
+[ "$(last 'run server.apply@23' summary privacy)" = "$(last run summary privacy)" ] || fail "the server killed: $(last 'run server.apply@23' summary privacy)"
+
+# ---- killed in epoch 3, and ended in epoch 2: the third epoch's rows had crossed
+client_dies client.apply@22 short "$tmp/run.yaml"
+client short "$tmp/run.yaml" --resume --set train.max_steps=20 --set train.epochs=6 && fail 'a changed run goes on'
+grep -q 'privacy: rows have crossed behind step 20 ' "$tmp/short.log" || fail "a changed run: $(tail -n 1 "$tmp/short.log")"
+client short "$tmp/run.yaml" --resume || fail "--resume: exit status $?"
+same_run short run 60
+
+# ---- the budget
+allowed=$(epsilon 5 8 1e-4) # four epochs
+rc=0; client budget "$tmp/run.yaml" --set privacy.budget="$(python3 -c "print($allowed + 0.01)")" || rc=$?
+[ $rc = 81 ] && [ "$(last budget summary steps)" = 40 ] && [ "$(last budget summary privacy.spent)" = true ] || fail "the budget: $rc, $(last budget summary steps) steps"
+grep -q 'privacy.budget: the run ended after 4 of 6 epochs' "$tmp/budget.log" || fail "the budget: $(tail -n 1 "$tmp/budget.log")"
+[ -f "$tmp/budget/model.safetensors" ] || fail 'no model'
+rc=0; client budget "$tmp/run.yaml" --set privacy.budget="$(python3 -c "print($allowed + 0.01)")" --auto-resume || rc=$?
+[ $rc = 81 ] || fail "--auto-resume of a spent run: $rc"
+client budget "$tmp/run.yaml" --resume --set privacy.budget=100 || fail "a larger budget: $?"
+same_run budget run 60
+rc=0; client_dies client.apply@32 budget-killed "$tmp/run.yaml" --set privacy.budget="$allowed"
+client budget-killed "$tmp/run.yaml" --resume --set privacy.budget="$(python3 -c "print($allowed + 0.01)")" || rc=$?
+[ $rc = 81 ] && [ "$(last budget-killed summary steps)" = 40 ] || fail "the budget over a kill: $rc"
+rc=0; client none "$tmp/run.yaml" --set privacy.budget=0.1 || rc=$?
+[ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/none.log" || fail "a budget below one epoch: $rc"
+
+# ---- what cannot be counted
+refused() { # PHRASE SETTING…
+	local set=() pair rc=0
+	for pair in "${@:2}"; do set+=(--set "$pair"); done
+	client refused "$tmp/run.yaml" "${set[@]}" || rc=$?
+	[ $rc = 78 ] && grep -q -- "$1" "$tmp/refused.log" || fail "${*:2}: $rc: $(tail -n 1 "$tmp/refused.log")"
+}
+refused 'privacy needs noise above 0' privacy.noise=0
+refused 'privacy needs it: the largest norm of the gradient' privacy.clip_grad=0
+refused 'privacy needs clip' privacy.clip=0
+refused 'privacy needs a key file' privacy.key=
+refused 'privacy needs delta' privacy.delta=0
+refused 'leave noise.… out' noise.head_act=1 noise.key="$tmp/noise.key"
+refused 'a mixed row tells of two samples' train.mixup=0.2
+refused 'the norms of gradients cross' train.clip_norm=1
+refused 'shuffled alone is counted' data.sampling=balanced
+refused 'in a group it is not known yet' share.group=g share.clients=2 share.member=0
+make_data 48 24
+write_config "$tmp/bn.yaml"
+echo "privacy: {clip: 3, clip_grad: 2, noise: 5, key: $tmp/noise.key}" >>"$tmp/bn.yaml"
+rc=0; client bn "$tmp/bn.yaml" || rc=$?
+[ $rc = 78 ] && grep -q 'batch norm .* makes what a row sends depend on the batch' "$tmp/bn.log" || fail "batch norm: $rc: $(tail -n 1 "$tmp/bn.log")"
+
+# ---- the report
+"$SPLITC" report "$tmp/budget" --format json >"$tmp/report.json"
+jq -e '[.sections[] | select(.title == "Privacy as a number") | .facts[][1]] | join(" ") | test("epsilon") and test("releases")' "$tmp/report.json" >/dev/null || fail 'no section on privacy'
+echo passed
