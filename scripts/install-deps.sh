@@ -45,7 +45,7 @@ headers=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 basis=$packages foreign= only_print=
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-dev patchelf python3-pyflakes" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-dev patchelf python3-pyflakes openssh-server" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--wheel) packages="$packages patchelf" ;;
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;
