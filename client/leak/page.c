@@ -75,8 +75,12 @@ static void measured(FILE *f, const struct sl_leak *l, const struct sl_setup *s,
 	     "activations of the head: %s; of the middle: %s; gradients of the tail: %s; of the middle: %s",
 	     a->codec[SL_DIR_HEAD_ACT], a->codec[SL_DIR_MID_ACT], a->codec[SL_DIR_MID_GRAD],
 	     a->codec[SL_DIR_HEAD_GRAD]);
-	fact(f, "Noise", "%g times a sample's root mean square on activations, %g times on gradients",
-	     s->noise.head_act, s->noise.mid_grad);
+	if (s->noise.clip_act > 0)
+		fact(f, "Noise", "samples are clipped to a norm of %g, their gradients to %g; %g times these norms",
+		     s->noise.clip_act, s->noise.clip_grad, s->noise.head_act);
+	else
+		fact(f, "Noise", "%g times a sample's root mean square on activations, %g times on gradients",
+		     s->noise.head_act, s->noise.mid_grad);
 	if (!l->attack[SL_ATTACKER_START].made)
 		snprintf(weights, sizeof weights, "those that a run begins with");
 	else if (s->trained < INT64_MAX)

@@ -127,7 +127,9 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 			  (json_int_t)l->victim.n, "trained_with", (json_int_t)l->aux, "not_measured");
 
 	json_object_set_new(root, "noise",
-			    json_pack("{s:f, s:f}", "head_act", s->noise.head_act, "mid_grad", s->noise.mid_grad));
+			    json_pack("{s:f, s:f, s:f, s:f}", "head_act", s->noise.head_act, "mid_grad",
+				      s->noise.mid_grad, "clip_act", s->noise.clip_act, "clip_grad",
+				      s->noise.clip_grad));
 	json_object_set_new(root, "fingerprint", json_pack("{s:s, s:s}", "weights", l->weights, "samples", l->samples));
 	for (int of = 0; of < SL_LEAK_OFS; of++)
 		json_object_set_new(group_of(root, "in_short"), sl_leak_of_words[of],

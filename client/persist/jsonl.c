@@ -253,10 +253,11 @@ json_t *sl_jsonl_privacy(const struct sl_jsonl_summary *s)
 
 	if (!(p->delta > 0))
 		return json_null();
-	return json_pack("{so so sf so so sb so}", "epsilon", sl_json_real(p->epsilon), "evaluated_epsilon",
+	return json_pack("{so so sf so so sb so so so}", "epsilon", sl_json_real(p->epsilon), "evaluated_epsilon",
 			 sl_json_real(p->evaluated_epsilon), "delta", p->delta, "releases", integer(p->releases),
 			 "evaluated_releases", integer(p->evaluated_releases), "spent", p->spent, "budget",
-			 p->budget > 0 ? json_real(p->budget) : json_null());
+			 p->budget > 0 ? json_real(p->budget) : json_null(), "head_act_clipped",
+			 sl_json_real(p->act_clipped), "mid_grad_clipped", sl_json_real(p->grad_clipped));
 }
 
 json_t *sl_jsonl_warnings(void)

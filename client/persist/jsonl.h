@@ -62,6 +62,7 @@ struct sl_jsonl_privacy {
 	double epsilon, evaluated_epsilon;     /* of a sample in training; of the evaluated part */
 	uint64_t releases, evaluated_releases; /* tensors that such a sample has sent */
 	double delta, budget;                  /* delta 0: nothing is accounted; budget 0: none */
+	double act_clipped, grad_clipped;      /* shares of this process's releases; NaN: there were none */
 	bool spent;                            /* the budget has ended the run */
 };
 

@@ -380,6 +380,7 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
 		s->be.recompute = sl_setup_recomputes(s, &s->be);
 	if (!err)
 		err = sl_noise_read(&s->noise, sl_setup_input(s)->conf, s->conf, fail);
+	s->noise.count = &s->noise_count;
 	if (!err && sl_cpu_core_is_older(&reason))
 		sl_log(SL_LOG_WARN, "slow-blas", "%s", reason);
 	return err;

@@ -95,6 +95,7 @@ struct sl_setup {
 
 	/* ---- sl_setup_backend */
 	struct sl_noise noise;
+	struct sl_noise_count noise_count; /* with privacy.… */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;

@@ -78,6 +78,7 @@ void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl
 	const double clip = dir == SL_DIR_HEAD_ACT ? noise->clip_act : noise->clip_grad;
 	const uint64_t call[] = {(uint64_t)dir, place->step, place->training, (uint64_t)place->value};
 	const float *from = x->data;
+	uint64_t clipped = 0;
 	struct sl_key key, own_key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
 
 	derive(&key, dir == SL_DIR_HEAD_ACT ? &noise->act_key : &noise->grad_key, &factor, sizeof factor);
@@ -88,17 +89,23 @@ void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl
 		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;
 		const int64_t own = padded ? (int64_t)dims->pieces[2 * i + 1] * row - at : n; /* without padding */
 		const double sum = squares(from + at, own), length = sqrt(sum);
+		const bool longer = clip > 0 && !(length <= clip);
 
+		clipped += longer;
 		own_key = key;
 		if (clip > 0)
 			derive(&own_key, &key, &number, sizeof number);
 		sl_key_stream(&own_key, from + at, (size_t)own * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
-		add(to + at, from + at, dir == SL_DIR_MID_GRAD ? own : n,
-		    clip > 0 && !(length <= clip) ? clip / length : 1,
+		add(to + at, from + at, dir == SL_DIR_MID_GRAD ? own : n, longer ? clip / length : 1,
 		    factor * (clip > 0 ? clip
 			      : own    ? sqrt(sum / (double)own)
 				       : 0),
 		    word);
+	}
+	if (clip > 0 && noise->count) {
+		atomic_fetch_add(dir == SL_DIR_HEAD_ACT ? &noise->count->act : &noise->count->grad, (uint64_t)samples);
+		atomic_fetch_add(dir == SL_DIR_HEAD_ACT ? &noise->count->act_clipped : &noise->count->grad_clipped,
+				 clipped);
 	}
 	explicit_bzero(&key, sizeof key);
 	explicit_bzero(&own_key, sizeof own_key);

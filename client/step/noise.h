@@ -6,6 +6,9 @@
 #ifndef SL_CLIENT_STEP_NOISE_H
 #define SL_CLIENT_STEP_NOISE_H
 
+#include <stdatomic.h>
+#include <stdint.h>
+
 #include "common/codec/codec.h"
 #include "common/conf/conf.h"
 #include "common/link/key.h"
@@ -17,6 +20,11 @@ struct sl_noise {
 	double head_act, mid_grad;
 	double clip_act, clip_grad; /* 0: nothing is clipped */
 	struct sl_key act_key, grad_key;
+	struct sl_noise_count *count; /* borrowed; NULL: nothing is counted */
+};
+/* Samples that were sent with a clip, in training and evaluations, and those of them that were longer. Any thread. */
+struct sl_noise_count {
+	_Atomic uint64_t act, act_clipped, grad, grad_clipped;
 };
 
 /* Reads the keys `noise.…` and `privacy.…` of the configs of both ends, which differ only in a vertical group. Errors

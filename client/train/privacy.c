@@ -128,6 +128,7 @@ struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const uint64_t begun = (uint64_t)r->epoch + 1, every = (uint64_t)c->train.eval_every;
+	const struct sl_noise_count *count = &r->setup->noise_count;
 	const uint64_t epochs = begun > r->account.epochs ? begun : r->account.epochs;
 	struct sl_jsonl_privacy p = {.delta = c->privacy.delta,
 				     .budget = c->privacy.budget,
@@ -137,6 +138,8 @@ struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r)
 		return (struct sl_jsonl_privacy){0};
 	p.releases = epochs * each_epoch(r->setup);
 	p.evaluated_releases = ((every ? epochs / every : 0) + 1) * each_evaluation(r->setup);
+	p.act_clipped = (double)atomic_load(&count->act_clipped) / (double)atomic_load(&count->act);
+	p.grad_clipped = (double)atomic_load(&count->grad_clipped) / (double)atomic_load(&count->grad);
 	p.epsilon = sl_epsilon(c->privacy.noise, p.releases, p.delta);
 	p.evaluated_epsilon = sl_epsilon(c->privacy.noise, p.evaluated_releases, p.delta);
 	return p;

@@ -241,6 +241,9 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 		       s->privacy.spent ? "the privacy budget ended it" : "privacy", s->privacy.epsilon,
 		       s->privacy.delta, s->privacy.releases, s->privacy.evaluated_epsilon,
 		       s->privacy.evaluated_releases);
+	if (s->privacy.delta > 0 && isfinite(s->privacy.act_clipped) && isfinite(s->privacy.grad_clipped))
+		printf("clipped in this process: %.1f %% of head_act, %.1f %% of mid_grad (half is a usual choice)\n",
+		       100 * s->privacy.act_clipped, 100 * s->privacy.grad_clipped);
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or in a group were late or above "
 		       "share.member_norm\n",

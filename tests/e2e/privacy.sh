@@ -45,6 +45,8 @@ for e in 1 2 3 4 5 6; do
 done
 near "$(last run summary privacy.epsilon)" "$(epsilon 5 12 1e-4)" 'the summary'
 grep -qE '^privacy: epsilon [0-9.]+ at delta 0.0001, by 12 releases of each training sample' "$tmp/run.log" || fail 'the summary says nothing'
+grep -qE '^clipped in this process: [0-9.]+ % of head_act, [0-9.]+ % of mid_grad' "$tmp/run.log" || fail 'no share that was clipped'
+[ "$(last run summary 'privacy | .head_act_clipped >= 0 and .head_act_clipped <= 1')" = true ] || fail "shares: $(last run summary privacy)"
 grep -q '^WARN privacy-learns: ' "$tmp/run.log" || fail 'no word on what learns'
 client frozen "$tmp/run.yaml" --local --set 'train.freeze=["layer1.*", "classifier.*"]' || fail "frozen: $?"
 ! grep -q '^WARN privacy-learns: ' "$tmp/frozen.log" || fail "nothing of head and tail learns: $(grep privacy-learns "$tmp/frozen.log")"
@@ -67,10 +69,10 @@ signal KILL "$client_pid"
 # ---- kills of both sides: the same run, the same epsilon
 for at in 7 31; do
 	killed_client $at run "$tmp/run.yaml"
-	[ "$(last 'run killed' summary privacy)" = "$(last run summary privacy)" ] || fail "killed at $at: $(last 'run killed' summary privacy)"
+	[ "$(last 'run killed' summary privacy.epsilon)" = "$(last run summary privacy.epsilon)" ] || fail "killed at $at: $(last 'run killed' summary privacy)"
 done
 killed_server server.apply=kill@23 run "$tmp/run.yaml"
-[ "$(last 'run server.apply@23' summary privacy)" = "$(last run summary privacy)" ] || fail "the server killed: $(last 'run server.apply@23' summary privacy)"
+[ "$(last 'run server.apply@23' summary privacy.epsilon)" = "$(last run summary privacy.epsilon)" ] || fail "the server killed: $(last 'run server.apply@23' summary privacy)"
 
 # ---- killed in epoch 3, and ended in epoch 2: the third epoch's rows had crossed
 client_dies client.apply@22 short "$tmp/run.yaml"
