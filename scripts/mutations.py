@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""usage: mutations.py [--seed N] [--count N] [--seeds N] [--list] [FILE…]
+"""usage: mutations.py [--seed N] [--count N] [--skip N] [--seeds N] [--list] [FILE…]
 
 How much of the code the tests hold: changes one condition or constant at a time in common/session, server/group,
 server/trunk's table and client/train, or in FILE…, and looks whether a test fails. --seed draws the changes, the same
 ones each time; --list prints them only. Each is tried by the unit tests of its room, then by --seeds seeds of the
-simulator. Prints a line for each, and at the end the share that was found. Works in a copy of HEAD; run `make all` first.
+simulator, then by scripts of its room, as `make check QUICK=1` runs them. Prints a line for each, and at the end the share that was found. Works in a copy of HEAD; run `make all` first.
 """
 import argparse
 import os
@@ -25,10 +25,16 @@ TESTS = {  # by the folder of a file: unit tests that run its code, in seconds
     "client/train": "drive recover* schedule training* epoch report summary nonfinite local turns",
 }
 SUITE = {"server/trunk": ["test_trunk_table"]}
+SCRIPTS = {  # the same: scripts, the quickest first
+    "common/session": "split_equals_local share_ends_link nonfinite hostile_peers uploads traffic server_killed vertical",
+    "server": "share_link share_off share_join share_ends_link share_reports share_stranger share_left share_away vertical",
+    "client/train": "split_equals_local share finished_run train_keys before_run nonfinite pause report output status phases "
+                    "share_link sweep_and_parity server_killed vertical predict",
+}
 CHANGES = ((r"(?<![<>=!-])<(?![<=])", "<="), (r"<=", "<"), (r"(?<![<>=!-])>(?![>=])", ">="), (r">=", ">"), (r"==", "!="), (r"!=", "=="),
            (r"&&", "||"), (r"\|\|", "&&"), (r" \+ 1\b", ""), (r" - 1\b", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
            (r"(?<=[( ])!(?=[a-z(])", ""), (r"\+= 1\b", "+= 2"), (r"\+\+(?=;)", "--"))
-TEST_S, SIM_S = 60, 600  # a change may make a program wait for ever
+TEST_S, SIM_S, SCRIPT_S = 60, 600, 600  # a change may make a program wait for ever
 ENDLESS = "did not end"
 
 
@@ -92,18 +98,28 @@ class Copy:
                 return pathlib.Path(test).name + f", {last}" * (last == ENDLESS)
         os.environ["SPLITC"] = f"{self.dir}/build/release/splitc"
         good, last = run(["build/release/tests/sim/sim", "--seeds", str(self.seeds), "--first-bad"], self.dir, SIM_S)
-        return None if good else f"sim: {last}"
+        return f"sim: {last}" if not good else self.script_of(name)
+
+    def script_of(self, name):
+        scripts = next(v for k, v in SCRIPTS.items() if name.startswith(k)).split()
+        if not self.make("all", "fail")[0]:
+            return "compiler"
+        for script in scripts:
+            if not run(["make", "-s", "check", "QUICK=1", "SPLIT_NO_DEPS=1", f"T={script}.sh"], self.dir, SCRIPT_S)[0]:
+                return f"{script}.sh"
+        return None
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--count", type=int, default=200)
+    p.add_argument("--skip", type=int, default=0, help="not the first N of the drawn ones")
     p.add_argument("--seeds", type=int, default=60)
     p.add_argument("--list", action="store_true")
     p.add_argument("files", nargs="*", default=FILES)
     o = p.parse_args()
-    changes = draw(o.files, o.seed, o.count)
+    changes = draw(o.files, o.seed, o.count)[o.skip:]
     if o.list:
         for name, line, begin, end, instead in changes:
             print(f"{name}:{line + 1}: {changed((ROOT / name).read_text(), line, begin, end, instead)[1]}")
