@@ -128,6 +128,9 @@ static void texts_that_are_no_layouts_are_refused(void **state)
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		if (read_text(bad[i], &got, &fail) == SL_OK)
 			fail_msg("'%s' was read", bad[i]);
+	/* the least table */
+	assert_int_equal(read_text("ends 2\ngraphs 0123456789abcdef\nstatistics 4\ntable 1 1\n", &got, &fail), SL_OK);
+	sl_end_layout_close(&got);
 }
 
 /* ---- encoded runs */
