@@ -311,14 +311,16 @@ class Builder:
 
     def read_alone(self, outputs):
         """Drops the nodes on which no output depends, as of states of a recurrent layer that nothing reads. A batch norm's
-        statistics move even so: that is refused by the server."""
-        first, live, new = self.values - len(self.nodes), {v.number for v in outputs}, {}
+        statistics move even so: that is refused by the server. Lookups of ids come first, so that a head can end behind all of them."""
+        first, early, live, new = self.values - len(self.nodes), set(), {v.number for v in outputs}, {}
         for i, (word, ins, _, _) in reversed(list(enumerate(self.nodes, first))):
             if i in live or word.endswith(" batchnorm"):
                 live.update((i, *ins))
+            if i in early or word.endswith(" lookup"):
+                early.update((i, *ins))
         params, self.params, self.named = self.params, [], {}
         nodes, self.nodes = self.nodes, []
-        for i, (word, ins, its, said) in enumerate(nodes, first):
+        for i, (word, ins, its, said) in sorted(enumerate(nodes, first), key=lambda n: n[0] not in early):
             if i in live:
                 new[i] = first + len(self.nodes)
                 self.nodes.append((word, [new.get(n, n) for n in ins], [self.param(params[k]) for k in its], said))

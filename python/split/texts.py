@@ -36,5 +36,3 @@ def mean(b, name, x):
 def first(b, name, x):
     return b.node(name, "select", [x], x.shape[1:])
 
-
-MODULES = {nn.Embedding: embedding}
