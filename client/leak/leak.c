@@ -103,9 +103,10 @@ static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 	add(l, SL_LEAK_R2, sl_attackers[which], alone(NAN), 0);
 	json_array_foreach(list, i, column)
 	{
-		const int64_t wide = (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts)
-				     : json_object_get(column, "dates")         ? SL_CSV_DATE_FEATURES
-										: 1;
+		const int64_t wide = json_object_get(column, "ids")               ? 1
+				     : (texts = json_object_get(column, "texts")) ? (int64_t)json_array_size(texts)
+				     : json_object_get(column, "dates")           ? SL_CSV_DATE_FEATURES
+										  : 1;
 
 		r2 = sl_leak_r2(l->attack[which].guess, v->image, v->n, sl_shape_row(&v->picture), first, wide);
 		sl_leak_figures_add(&l->figures, SL_LEAK_R2_COLUMN, groups[which],
