@@ -180,10 +180,9 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(
 			c, "model.features", fail,
 			"%s has rows of %lld number%s, the model takes %d: give it as many, or leave "
-			"columns out by data.ignore (each text of a column counts as a number%s)",
+			"columns out by data.ignore (each text of a column counts as a number, but in data.ids)",
 			spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
-			sl_plural(set->field[SL_FIELD_INPUT].dim[0]), c->model.features,
-			s->room ? ", but in data.ids" : "");
+			sl_plural(set->field[SL_FIELD_INPUT].dim[0]), c->model.features);
 	/* `splitc data` asks for the data alone: no network is known then */
 	if (s->takes.vocab && set->vocab > s->takes.vocab)
 		return sl_conf_client_fail(c,
