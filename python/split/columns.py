@@ -1,9 +1,11 @@
 """Ids in columns of a table: whole numbers of a row, which choose rows of tables (nn.Embedding). data.ids of a config numbers them."""
+import itertools
+
 import torch
 from torch import nn
 
 from . import errors, reduce, texts
-from .builder import Ids, Own, Value, is_volume, must, params
+from .builder import Ids, Own, Value, is_volume, must, params, said
 
 IDS = "ids in a column of the input: a network for split.write_network looks them up, and a server does not: keep the embedding in the head; or give " \
       "each id as n numbers, of which its own is 1 and others are 0, as splitc does with a column of texts, and write nn.Linear(n, k, bias=False) for " \
@@ -16,15 +18,13 @@ class Columns(Value):
     """Columns of the input as ids, (K,): values as they are in the row, which go into tables alone."""
 
 
-def _is_row(b, x):
-    """Whether x is columns of an input of rows, as they are."""
-    first, n = b.values - len(b.nodes), x.number
-    while n >= first:
-        word, ins, _, said = b.nodes[n - first]
-        if word.split()[2] not in ("resample", "permute", "flatten") or "mode=" in said or "before=" in said:
-            return False
-        n = ins[0]
-    return bool(b.fields) and b.fields[max(0, n - 1)][1] == "row"
+def _is_row(b, number):
+    """Whether a value is columns of an input of rows, as they are."""
+    first = b.values - len(b.nodes)
+    if number < first:
+        return bool(b.fields) and b.fields[max(0, number - 1)][1] == "row"
+    word, ins, _, said = b.nodes[number - first]
+    return word.split()[2] in ("resample", "permute", "flatten", "concat") and "mode=" not in said and "before=" not in said and all(_is_row(b, n) for n in ins)
 
 
 def ids(b, name, x):
@@ -33,7 +33,7 @@ def ids(b, name, x):
         return x
     if not isinstance(x, Value) or not b.whole or b.per_token or is_volume(x):
         raise errors.config(f"{name}: {IDS}")
-    if not _is_row(b, x):
+    if not _is_row(b, x.number):
         raise errors.config(f"{name}: whole numbers of what forward computes are not known on the server: {_ALONE}")
     return Columns(x.number, x.shape)
 
@@ -82,6 +82,68 @@ def functional(b, name, x, weight, padding_idx=None, max_norm=None, norm_type=2.
     if not isinstance(x, Columns) or not isinstance(weight, Own) or padding_idx is not None or max_norm is not None or scale_grad_by_freq:
         raise errors.config(f"{name}: {IDS}")
     return _look_up(b, name, x, weight.param())
+
+
+# ---- numbers of a dimension by lists of them, which are equal in every call
+
+def lists(index):
+    return any(isinstance(i, (list, Own)) for i in (index if isinstance(index, tuple) else (index,)))
+
+
+def _places(b, name, i, n):
+    places = b.reads(i.tensor.tolist(), i) if isinstance(i, Own) and not i.learns and i.tensor.dtype == torch.int64 and i.tensor.dim() == 1 else i
+    if not isinstance(places, list) or not places or any(type(k) is not int or not -n <= k < n for k in places):
+        raise errors.config(f"{name}: it takes {said(places)} of {n}; the server takes lists of whole numbers that forward does not compute")
+    return [k % n for k in places]
+
+
+def _join(b, name, parts, dim):
+    while len(parts) > 1:
+        parts = [b.joined(f"{name}.{len(parts)}.{i}", *parts[i:i + 2], dim) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
+def _taken(b, name, x, dim, places):
+    """Runs of equal steps, one behind the other."""
+    runs = []
+    for k in places:
+        run = runs[-1] if runs else []
+        if run and k > run[-1] and (len(run) == 1 or k - run[-1] == run[1] - run[0]):
+            run.append(k)
+        else:
+            runs.append([k])
+    return _join(b, name, [b.resampled(f"{name}.of{i}", x, dim, len(r), first=r[0], step=r[1] - r[0] if len(r) > 1 else 1) for i, r in enumerate(runs)], dim)
+
+
+def item(b, name, x, index):
+    """x[:, [0, 3, 2]] and x[:, i, j]"""
+    at, dims = [d for d, i in enumerate(index) if isinstance(i, (list, Own))], len(x.shape) + 1
+    if len(index) > dims or at not in ([1], [2], [3], [1, 2]) or any(i != slice(None) for d, i in enumerate(index) if d not in at) or is_volume(x) or len(at) == 2 and dims != 3:
+        raise errors.config(f"{name}: lists of numbers of {list(x.shape)} with its rows; the server has one list, or two for the last two of three dimensions")
+    places = [_places(b, name, index[d], x.shape[d - 1]) for d in at]
+    if len(at) == 1:
+        return _taken(b, name, x, at[0], places[0])
+    return _taken(b, name, b.flatten(name + ".flat", x), 1, [i * x.shape[1] + j for i, j in pairs(name, *places)])
+
+
+def pairs(name, i, j):
+    if len(i) != len(j):
+        raise errors.config(f"{name}: it takes {len(i)} and {len(j)} numbers, and not as many of both")
+    return list(zip(i, j))
+
+
+def products(b, name, q, k, by, index):
+    """Of all products of rows of q and rows of k, which are tokens, those that index takes, as the interactions of DLRM."""
+    if len(index) != 3 or index[0] != slice(None):
+        raise errors.config(f"{name}: {said(index)} of products of all pairs; the server has [:, i, j] with lists i and j")
+    parts = []
+    taken = pairs(name, _places(b, name, index[1], q.shape[0]), _places(b, name, index[2], k.shape[0]))
+    for n, (i, of) in enumerate(itertools.groupby(taken, lambda ij: ij[0])):
+        row = b.resampled(f"{name}.row{n}", q, 1, 1, first=i)
+        each = b.mul(f"{name}.each{n}", row, _taken(b, f"{name}.rows{n}", k, 1, [j for _, j in of]))
+        parts.append(reduce.sum_of(b, f"{name}.sum{n}", each, 2))
+    y = _join(b, name, parts, 1)
+    return y if by == 1 else b.mul(name + ".by", y, by)
 
 
 MODULES = {nn.Embedding: embedding, nn.EmbeddingBag: _bag}

@@ -176,6 +176,8 @@ def _item(b, name, x, index):
     if isinstance(x, Own):
         return _whole(x, index)
     index = heads.spelled(index, len(x.shape) + 1)
+    if columns.lists(index) and not b.per_token:
+        return columns.item(b, name, x, index)
     if isinstance(x, recurrent.Steps) and isinstance(index[0], int) and all(i == slice(None) for i in index[1:]):
         return _select(b, name, x, 0, index[0])
     taken = [i for i in index if i is not None]
@@ -410,7 +412,7 @@ def call_function(b, build, name, target, args, kwargs):
 
 
 _TAKE_LATER = Builder.add, Builder.sub, Builder.mul, Builder.div, _matmul
-_TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, columns.functional, \
+_TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, columns.functional, heads.item, \
     made._prelu, made._layer_norm, made.addcmul, _to, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
