@@ -121,6 +121,14 @@ static void write_linear(struct sl_onnx_writer *w)
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
 }
 
+static void write_lookup(struct sl_onnx_writer *w)
+{
+	const struct sl_onnx_text id = SL_ONNX_EMIT(&w->e, "Cast", in(w, 0));
+
+	sl_onnx_emit_int(&w->e, "to", SL_ONNX_INT64);
+	out(w, two(w, "Gather", param(w, 0), id));
+}
+
 static void write_flatten(struct sl_onnx_writer *w)
 {
 	const struct sl_onnx_text x = w->name[w->g->link[w->node->in]];
@@ -307,6 +315,7 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_MAXPOOL] = write_pool,
 	[SL_OP_AVGPOOL] = write_pool,
 	[SL_OP_LINEAR] = write_linear,
+	[SL_OP_LOOKUP] = write_lookup,
 	[SL_OP_DROPOUT] = write_dropout,
 	[SL_OP_SCALE] = write_scale,
 	[SL_OP_LEAKYRELU] = write_leaky,

@@ -136,7 +136,8 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL
 /* The sizes in the network's file; all 0 without such a file. */
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Sets s->room by the network's file. CONFIG: it looks up ids, and the data have none. */
+/* Sets s->room by the network's file. CONFIG: it looks up ids, and the data have none, or the other way round. */
+extern const char sl_setup_no_lookup[];
 enum sl_err sl_setup_room(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the plan, and checks codecs and optimizer with it. `conf` is borrowed. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
