@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from . import errors, reduce, texts
-from .builder import Ids, Own, Value, is_volume, must, params, said
+from .builder import Ids, Own, Places, Value, is_volume, must, params, said
 
 IDS = "ids in a column of the input: a network for split.write_network looks them up, and a server does not: keep the embedding in the head; or give " \
       "each id as n numbers, of which its own is 1 and others are 0, as splitc does with a column of texts, and write nn.Linear(n, k, bias=False) for " \
@@ -18,13 +18,27 @@ class Columns(Value):
     """Columns of the input as ids, (K,): values as they are in the row, which go into tables alone."""
 
 
-def _is_row(b, number):
-    """Whether a value is columns of an input of rows, as they are."""
-    first = b.values - len(b.nodes)
-    if number < first:
-        return bool(b.fields) and b.fields[max(0, number - 1)][1] == "row"
-    word, ins, _, said = b.nodes[number - first]
-    return word.split()[2] in ("resample", "permute", "flatten", "concat") and "mode=" not in said and "before=" not in said and all(_is_row(b, n) for n in ins)
+def trace(y, target, args, kwargs):
+    """Notes the places of y, which target makes of values with places, and of constants."""
+    fields = []
+
+    def known(a):
+        if isinstance(a, Value):
+            fields.append(a.places.field)
+        return a.places.tensor if isinstance(a, Value) else a.tensor if isinstance(a, Own) else a
+    try:
+        args, kwargs = (torch.fx.node.map_aggregate(a, known) for a in (args, kwargs))
+        found = (getattr(torch.Tensor, target) if isinstance(target, str) else target)(*args, **kwargs)
+    except (AttributeError, RuntimeError, TypeError, IndexError):
+        return  # of other values
+    for v, t in zip(y, found) if isinstance(y, tuple) else [(y, found)]:
+        v.places = Places(fields[0], t) if len(set(fields)) == 1 else None
+
+
+def _like(x):
+    y = Columns(x.number, x.shape)
+    y.bare, y.places = x.bare, x.places
+    return y
 
 
 def ids(b, name, x):
@@ -33,9 +47,9 @@ def ids(b, name, x):
         return x
     if not isinstance(x, Value) or not b.whole or b.per_token or is_volume(x):
         raise errors.config(f"{name}: {IDS}")
-    if not _is_row(b, x.number):
+    if not x.places:
         raise errors.config(f"{name}: whole numbers of what forward computes are not known on the server: {_ALONE}")
-    return Columns(x.number, x.shape)
+    return _like(x)
 
 
 def kept(b, name, y, plus=()):
@@ -46,9 +60,7 @@ def kept(b, name, y, plus=()):
             raise alone(name)
     if isinstance(y, tuple):
         return tuple(kept(b, name, part) for part in y)
-    z = Columns(y.number, y.shape)
-    z.bare = y.bare
-    return z
+    return _like(y)
 
 
 def alone(name):
@@ -58,6 +70,13 @@ def alone(name):
 def _look_up(b, name, x, table):
     if len(x.shape) != 1:
         raise errors.config(f"{name}: ids {list(x.shape)} of a row; the server looks up [columns]")
+    first, at = x.places.tensor.long().reshape(2, -1).tolist()
+    rooms = b.rooms.setdefault(x.places.field, {})
+    for plus, k in zip(first, at):  # columns that share a table take its rows up to those of the next one
+        room = min([n for n in first if n > plus], default=table.shape[0]) - plus
+        if room <= 0:
+            raise errors.config(f"{name}: {plus} is added to ids, and the table has {table.shape[0]} rows")
+        rooms[k - plus] = min(room, rooms.get(k - plus, room))
     y = b.node(name, "lookup", [x], (*x.shape, table.shape[-1]), [table])
     return b.flatten(name + ".row", y) if x.bare else y
 

@@ -404,6 +404,8 @@ def call_function(b, build, name, target, args, kwargs):
         if not isinstance(y, Value) or y.shape != (1,):
             raise errors.config(bare)
         y.bare = bare  # each number by itself
+    if build in _OF_PLACES or taken and build is Builder.add:
+        columns.trace(y, target, args, kwargs)
     if taken and build in _OF_IDS[:-1]:
         y = columns.kept(b, name, y, [a for a in args if not isinstance(a, Value)] if build is Builder.add else ())
     if tracing.changes(target, args, kwargs) and isinstance(args[0], Value):
@@ -452,6 +454,7 @@ FUNCTIONS = {
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
     "unbind": _unbind, torch.unbind: _unbind,
 }
+_OF_PLACES = _item, _select, _slice, _unbind, _cat
 _OF_IDS = _item, _select, _slice, _unbind, Builder.add, _to, columns.ids, columns.functional
 _VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, _unbind, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}

@@ -51,7 +51,7 @@ network() {
 		text = "graph 1\nin row f32 R[5]\nin label i32 R[]\n" + "".join(
 			f"param {n} [{','.join(map(str, s))}]{' frozen' * (n == 'offsets')} zero\n" for n, s in params.items())
 		text += "".join(f"node {line.strip()}\n" for line in nodes.split("\n")) + "out loss %23\n"
-		header, data = {"__metadata__": {"format": "pt", "split.graph": text, "split.network": json.dumps({"constants": ["offsets"]})}}, b""
+		header, data = {"__metadata__": {"format": "pt", "split.graph": text, "split.network": json.dumps({"constants": ["offsets"], "ids": {"row": [users, items, colours, 0, 0]}})}}, b""
 		for name, shape in params.items():
 		    n = shape[0] * (shape[1] if len(shape) > 1 else 1)
 		    values = [0, users] if name == "offsets" else [random.gauss(0, 0.4) for _ in range(n)]
@@ -129,6 +129,8 @@ network "$tmp/small.safetensors" 10 9 4
 refused 78 'data.ids: column "item" has ids up to 10, and the network looks them up in 9 rows: give nn.Embedding 11' --set model.network="$tmp/small.safetensors"
 network "$tmp/small.safetensors" 10 11 3 # the rows of the table that users and colours share
 refused 78 'data.ids: column "colour" has ids 0 to 3' --set model.network="$tmp/small.safetensors"
+sed 's/\\"ids\\"/\\"idz\\"/' "$tmp/net.safetensors" >"$tmp/silent.safetensors"
+refused 65 'its note split.network does not say which numbers of a row are ids' --set model.network="$tmp/silent.safetensors"
 refused 78 'data.ids: the network looks up number 1 of a row in an embedding, which is of column "item": name that here' --set data.ids=user,colour
 refused 78 'data.ids: the network computes with number 3 of a row, and looks it up nowhere, where column "age" has ids' --set data.ids=user,item,colour,age
 refused 65 'no column "users" (data.ids)' --set data.ids=users
