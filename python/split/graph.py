@@ -444,7 +444,7 @@ FUNCTIONS = {
     **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm", torch.mm, "mm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
-    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, "long": columns.ids, "int": columns.ids, F.embedding: columns.functional, torch.stack: _stack, **windows.FUNCTIONS, **volumes.FUNCTIONS, **reduce.FUNCTIONS,
+    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, "type": _to, "long": columns.ids, "int": columns.ids, F.embedding: columns.functional, torch.stack: _stack, **windows.FUNCTIONS, **volumes.FUNCTIONS, **reduce.FUNCTIONS,
     torch.flatten: _flatten, "flatten": _flatten, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
@@ -454,8 +454,8 @@ FUNCTIONS = {
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
     "unbind": _unbind, torch.unbind: _unbind,
 }
-_OF_PLACES = _item, _select, _slice, _unbind, _cat
-_OF_IDS = _item, _select, _slice, _unbind, Builder.add, _to, columns.ids, columns.functional
+_OF_PLACES = _item, _select, _slice, _unbind, _cat, _stack, _unsqueeze, made._chunk, made._split
+_OF_IDS = *_OF_PLACES, Builder.add, _to, columns.ids, columns.functional
 _VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, _unbind, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _OF_VOLUMES = {*(MODULES[m] for m in (*volumes.MODULES, *volumes.OTHERS)), *(FUNCTIONS[f] for f in (*volumes.CALLED, *volumes.FUNCTIONS)), *map(FUNCTIONS.get, MATH)}
