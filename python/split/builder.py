@@ -12,14 +12,14 @@ class Value:
 
     base, views, apart, changed = None, (), None, None  # aliases.py: base, its views, views beside it, node that changed it
     written = None  # node that changed it, or a view of it, in place
-    places = None  # Places, of columns of an input as they are
+    origin = None  # Origin, of columns of an input as they are
     bare = None  # a sentence: in PyTorch it is one number of a row, without a dimension, and here [1]
 
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
 
-class Places:
+class Origin:
     """Of a value that is columns of input `field` as they are: tensor is what PyTorch makes of a row of zeros, and of a row of the numbers 0, 1 …"""
 
     def __init__(self, field, tensor):
@@ -28,7 +28,7 @@ class Places:
     @staticmethod
     def of_input(field, shape):
         numbers = torch.arange(float(math.prod(shape))).reshape(shape)
-        return Places(field, torch.stack([0 * numbers, numbers]))
+        return Origin(field, torch.stack([0 * numbers, numbers]))
 
 
 class Ids(Value):
@@ -281,7 +281,7 @@ class Builder:
                 name = "signal" if len(shapes) == 1 else f"{name}.signal"
                 self.inputs[i] = self.node(name, "permute", [self.inputs[i]], shapes[i], h=shapes[i][0])
             if form == "row":
-                self.inputs[i].places = Places.of_input(i, shapes[i])
+                self.inputs[i].origin = Origin.of_input(i, shapes[i])
         self.input = self.inputs[0]
 
     # ---- text

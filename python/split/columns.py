@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from . import errors, reduce, texts
-from .builder import Ids, Own, Places, Value, is_volume, must, params, said
+from .builder import Ids, Own, Origin, Value, is_volume, must, params, said
 
 IDS = "ids in a column of the input: a network for split.write_network looks them up, and a server does not: keep the embedding in the head; or give " \
       "each id as n numbers, of which its own is 1 and others are 0, as splitc does with a column of texts, and write nn.Linear(n, k, bias=False) for " \
@@ -24,20 +24,20 @@ def trace(y, target, args, kwargs):
 
     def known(a):
         if isinstance(a, Value):
-            fields.append(a.places.field)
-        return a.places.tensor if isinstance(a, Value) else a.tensor if isinstance(a, Own) else a
+            fields.append(a.origin.field)
+        return a.origin.tensor if isinstance(a, Value) else a.tensor if isinstance(a, Own) else a
     try:
         args, kwargs = (torch.fx.node.map_aggregate(a, known) for a in (args, kwargs))
         found = (getattr(torch.Tensor, target) if isinstance(target, str) else target)(*args, **kwargs)
     except (AttributeError, RuntimeError, TypeError, IndexError):
         return  # of other values
     for v, t in zip(y, found) if isinstance(y, tuple) else [(y, found)]:
-        v.places = Places(fields[0], t) if len(set(fields)) == 1 else None
+        v.origin = Origin(fields[0], t) if len(set(fields)) == 1 else None
 
 
 def _like(x):
     y = Columns(x.number, x.shape)
-    y.bare, y.places = x.bare, x.places
+    y.bare, y.origin = x.bare, x.origin
     return y
 
 
@@ -47,7 +47,7 @@ def ids(b, name, x):
         return x
     if not isinstance(x, Value) or not b.whole or b.per_token or is_volume(x):
         raise errors.config(f"{name}: {IDS}")
-    if not x.places:
+    if not x.origin:
         raise errors.config(f"{name}: whole numbers of what forward computes are not known on the server: {_ALONE}")
     return _like(x)
 
@@ -70,8 +70,8 @@ def alone(name):
 def _look_up(b, name, x, table):
     if len(x.shape) != 1:
         raise errors.config(f"{name}: ids {list(x.shape)} of a row; the server looks up [columns]")
-    first, at = x.places.tensor.long().reshape(2, -1).tolist()
-    rooms = b.rooms.setdefault(x.places.field, {})
+    first, at = x.origin.tensor.long().reshape(2, -1).tolist()
+    rooms = b.rooms.setdefault(x.origin.field, {})
     for plus, k in zip(first, at):  # columns that share a table take its rows up to those of the next one
         room = min([n for n in first if n > plus], default=table.shape[0]) - plus
         if room <= 0:

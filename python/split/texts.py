@@ -1,6 +1,5 @@
 """Networks of texts: tables of token ids and of positions, and what makes a row of its tokens."""
 import torch
-from torch import nn
 
 from . import errors
 from .builder import Ids, Own, Value, must, params
