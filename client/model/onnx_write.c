@@ -47,12 +47,17 @@ static void write_conv(struct sl_onnx_writer *w)
 static void write_convt(struct sl_onnx_writer *w)
 {
 	const struct sl_convt_attr *a = &w->op.u.convt;
+	const bool flat = param_of(w, 0)->shape.ndim == 3;
+	struct sl_onnx_text x = flat ? LIST(w, "Squeeze", in(w, 0), 2) : (struct sl_onnx_text){""};
 
-	out(w, SL_ONNX_EMIT(&w->e, "ConvTranspose", in(w, 0), param(w, 0), param(w, 1)));
-	sl_onnx_emit_square(&w->e, a->kh, a->kw, a->stride, a->pad);
-	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w}, 2);
+	x = SL_ONNX_EMIT(&w->e, "ConvTranspose", flat ? x.t : in(w, 0), param(w, 0), param(w, 1));
+	sl_onnx_emit_ints(&w->e, "kernel_shape", (int64_t[]){a->kh, a->kw} + flat, 2 - flat);
+	sl_onnx_emit_ints(&w->e, "strides", (int64_t[]){a->stride, a->stride}, 2 - flat);
+	sl_onnx_emit_ints(&w->e, "pads", (int64_t[]){a->pad, a->pad, a->pad, a->pad}, 4 - 2 * flat);
+	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w} + flat, 2 - flat);
 	if (a->groups > 1)
 		sl_onnx_emit_int(&w->e, "group", a->groups);
+	out(w, flat ? LIST(w, "Unsqueeze", x.t, 2) : x);
 }
 
 /* The file's momentum is the share that the old running value keeps: 1 minus torch's. */
