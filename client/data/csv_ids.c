@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/data/parts.h"
+#include "common/base/log.h"
 #include "common/graph/op.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -119,13 +120,36 @@ enum sl_err sl_csv_feature_learn(struct sl_csv_column *c, const struct sl_csv *s
 	return c->ids ? learn_ids(c, s, fill, fail) : sl_csv_column_learn(c, s, at, own, fill, fail);
 }
 
+/* Warns if a few cells turn a column of numbers into texts. */
+static void warn_of_words(const struct sl_csv_column *c, const struct sl_csv *s, const struct sl_csv_tally *n,
+			  bool fill)
+{
+	int64_t odd = 0;
+	double id;
+
+	while (odd < s->rows &&
+	       ((fill && sl_csv_is_missing(sl_csv_cell(s, odd, c->at))) || read_id(sl_csv_cell(s, odd, c->at), &id)))
+		odd++;
+	if (2 * n->numbers > s->rows && odd < s->rows)
+		sl_log(SL_LOG_WARN, "column-of-words",
+		       "%s:%zu: column \"%.60s\": \"%.60s\" is no id, which is a whole number from 0 to %d: so all "
+		       "cells "
+		       "count as texts, with ids by their order, though %lld of %lld are numbers",
+		       s->path, sl_csv_line(s, odd), c->name, sl_csv_cell(s, odd, c->at), SL_LOOKUP_MOST - 1,
+		       (long long)n->numbers, (long long)s->rows);
+}
+
 int64_t sl_csv_feature_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill)
 {
+	const struct sl_csv_tally n = sl_csv_count(s, c->at, NULL, fill);
+
 	if (!c->ids)
 		return sl_csv_column_warn(c, s, fill);
-	if (c->ids == SL_CSV_IDS_TEXTS)
+	if (c->ids == SL_CSV_IDS_TEXTS) {
+		warn_of_words(c, s, &n, fill);
 		sl_csv_warn_alike(s->path, c->name, &c->text);
-	return sl_csv_count(s, c->at, NULL, fill).missing;
+	}
+	return n.missing;
 }
 
 /* The place of a text from 1 on; 0: it does not occur in training. */

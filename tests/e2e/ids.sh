@@ -110,6 +110,13 @@ client holes "$config" --local --set data.dir="$tmp/holes" --set data.missing=me
 sed -i '3s/\(,,\)[0-9]*,/\1,/' "$tmp/holes/train.csv"
 refused 65 'train.csv:3: the cell of column "item" is empty; its column has whole numbers as ids, of which none stands for a missing cell' --set data.dir="$tmp/holes" --set data.missing=mean
 
+# one word, and no cell is an id as it is
+awk -F, -v OFS=, 'NR == 7 { $3 = "NA" } 1' "$tmp/shop/train.csv" >"$tmp/holes/train.csv"
+cp "$tmp/shop/val.csv" "$tmp/holes"
+network "$tmp/more.safetensors" 10 13 4
+"$SPLITC" train "$config" --check-config --set data.dir="$tmp/holes" --set model.network="$tmp/more.safetensors" >"$tmp/out" 2>"$tmp/err" || fail "NA: $(cat "$tmp/err")"
+grep -q '^WARN column-of-words: .*train.csv:7: column "item": "NA" is no id, .* though 499 of 500 are numbers$' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
+
 # Members number texts alike, or are refused: each by its own table would mean other users by one id.
 ln -s "$tmp/shop" "$tmp/part0"
 mkdir "$tmp/part1"
@@ -147,4 +154,39 @@ export SPLIT_LIBRARY=$PWD/$BUILD/libsplit.so.0 PYTHONPATH=$PWD/python:$PWD/tests
 mkdir "$tmp/torch"
 script=$PWD/tests/e2e/script/ids.py
 (cd "$tmp/torch" && "$python" -W ignore "$script" "$SPLITC" >"$tmp/torch.log" 2>&1) || fail "as in PyTorch: $(tail -n 3 "$tmp/torch.log")"
+
+# Two inputs: each source has its own columns of ids.
+(cd "$tmp" && "$python" -W ignore -) >"$tmp/two.log" 2>&1 <<-'PYTHON' || fail "two inputs: $(tail -n 3 "$tmp/two.log")"
+	import split, torch
+	from torch import nn
+	class Two(nn.Module):
+	    def __init__(self):
+	        super().__init__()
+	        self.user, self.item = nn.Embedding(10, 4), nn.Embedding(11, 4)
+	        self.a, self.b, self.c = nn.Linear(10, 8), nn.Linear(8, 8), nn.Linear(8, 2)
+	    def forward(self, left, right):
+	        x = torch.cat([self.user(left[:, 0].long()), self.item(right[:, 1].long()), left[:, 1:], right[:, :1]], 1)
+	        return self.c(torch.tanh(self.b(torch.tanh(self.a(x)))))
+	split.write_network(Two(), (torch.zeros(2, 2), torch.zeros(2, 2)), "two.safetensors")
+PYTHON
+mkdir "$tmp/left" "$tmp/right"
+for part in train val; do
+	cut -d, -f1,2,5,7 "$tmp/shop/$part.csv" >"$tmp/left/$part.csv"
+	awk -F, -v OFS=, '{ print $1, $6, $3 }' "$tmp/shop/$part.csv" >"$tmp/right/$part.csv"
+done
+two() { # CONFIG IDS
+	cat >"$tmp/$1.yaml" <<-YAML
+		server: $endpoint
+		model: {network: $tmp/two.safetensors}
+		head_end: a
+		tail_begin: c
+		data: {kind: csv, dir: $tmp/left, id: row, label: bought, inputs: [left], ids: [user], also: {kind: csv, dir: $tmp/right, id: row, inputs: [right]$2}}
+		train: {batch: 25, epochs: 2, optimizer: {kind: adamw, lr: 0.01}}
+		threads: 1
+	YAML
+}
+two two ', ids: [item]'
+as_local two-linked two-local 40 "$tmp/two.yaml"
+two one ''
+config=$tmp/one.yaml refused 78 'the network looks up number 1 of a row in an embedding, which is of column "item"'
 echo 'ids of a table, by numbers, texts and hashes'
