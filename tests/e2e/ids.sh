@@ -128,6 +128,16 @@ both --set data.like="$tmp/local/about.json" || fail "data.like: $(cat "$tmp/out
 both --set data.buckets=10 --set model.network="$tmp/wide.safetensors" || fail "hashes at two members: $(cat "$tmp/out")"
 both --set share.ends=private || fail "private heads: $(cat "$tmp/out")"
 
+# init leaves no column of ids out, though each row may have its own. It takes them for such a network alone.
+awk -F, -v OFS=, 'NR > 1 { $2 = $2 "-" NR } 1' "$tmp/shop/train.csv" >"$tmp/each.csv"
+network "$tmp/each.safetensors" 501 11 4
+init() { "$SPLITC" init "$tmp/made.yaml" --force --data "csv:$tmp/each.csv" --set data.label=bought --set data.ids=user,item,colour "$@" >"$tmp/out" 2>&1; }
+init --model "$tmp/each.safetensors" --cut first,last || fail "init: $(cat "$tmp/out")"
+grep -q '^  ignore: \["row"\]' "$tmp/made.yaml" && grep -q '^  ids: \["user", "item", "colour"\]' "$tmp/made.yaml" || fail "init: $(cat "$tmp/out" "$tmp/made.yaml")"
+rm "$tmp/made.yaml"
+if init --cut 1:-1; then fail 'init: mlp looks up ids'; fi
+grep -q 'data.ids: the network looks up no ids' "$tmp/out" || fail "init: $(cat "$tmp/out")"
+
 # Each sentence says what would fit.
 network "$tmp/small.safetensors" 8 11 4
 refused 78 'data.ids: column "user" has ids 0 to 9, of which 0 is for what training lacks, and the network looks them up in 8 rows: give nn.Embedding 10, or set data.buckets' \
