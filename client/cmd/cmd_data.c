@@ -282,12 +282,41 @@ static void print_sizes(const struct sl_survey *s)
 	       s->deviation[0], s->deviation[1], s->deviation[2]);
 }
 
+/* The columns of ids, as the set describes them: an object of their rows. The caller releases it. */
+static json_t *ids_of(const struct look *l)
+{
+	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
+	json_t *about = json_object(), *out = json_object(), *column;
+	size_t i;
+
+	if (set->source->describe)
+		set->source->describe(set, about);
+	json_array_foreach(json_object_get(about, "columns"), i, column) if (json_object_get(column, "ids"))
+		json_object_set(out, json_string_value(json_object_get(column, "name")),
+				json_object_get(column, "rows"));
+	json_decref(about);
+	return out;
+}
+
+static void print_ids(const struct look *l)
+{
+	json_t *ids = ids_of(l), *rows;
+	const char *name;
+
+	json_object_foreach(ids, name, rows)
+		printf("ids         %" JSON_INTEGER_FORMAT " rows of an embedding for column \"%s\"\n",
+		       json_integer_value(rows), name);
+	json_decref(ids);
+}
+
 static void print_table(const struct look *l)
 {
 	print_classes(l);
 	if (is_table(l))
 		printf("features    %" PRId64 " number%s in each row (model.features)\n", features_of(l),
 		       sl_plural(features_of(l)));
+	if (is_table(l))
+		print_ids(l);
 	else
 		print_sizes(&l->survey[0][SL_SPLIT_TRAIN]);
 	if (l->samples_per_s > 0)
@@ -343,10 +372,12 @@ static void print_json(const struct look *l)
 					      (json_int_t)unreadable(l, part), "passed_over",
 					      (json_int_t)set_of(l, part)->passed_over, "passed_kinds",
 					      set_of(l, part)->passed_kinds));
-	if (is_table(l))
+	if (is_table(l)) {
 		json_object_set_new(root, "features", json_integer(features_of(l)));
-	else
+		json_object_set_new(root, "ids", ids_of(l));
+	} else {
 		put_sizes(root, &s[SL_SPLIT_TRAIN]);
+	}
 	json_object_set_new(root, "samples_s", l->samples_per_s > 0 ? json_real(l->samples_per_s) : json_null());
 	json_object_set_new(root, "threads", json_integer(l->threads));
 	sl_command_print_json(root, JSON_INDENT(2));

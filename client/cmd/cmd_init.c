@@ -299,6 +299,8 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 	}
 	if (!err)
 		err = sl_preset_make(text, conf, &preset, fail);
+	if (!err && conf->data.ids.n && !conf->model.network[0])
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "data.ids: %s", sl_setup_no_lookup);
 	*found = d.found;
 	if (err)
 		return err;

@@ -54,7 +54,7 @@ struct making {
 	const char *tokenizer, *by; /* by: data.split.by */
 	struct sl_model_takes takes;
 	struct sl_set_spec spec; /* of the data */
-	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX],
+	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX], *ids[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX], *file[SL_CONF_LIST_MAX];
 	struct sl_preset_table table;
 	struct sl_preset_columns columns;
@@ -260,6 +260,7 @@ static void choose_table(struct making *m)
 		snprintf(m->at.dir, sizeof m->at.dir, "%s", t->table.path);
 	if (!m->spec.task && t->numbers)
 		m->spec.task = &sl_learn_tasks[SL_LEARN_NUMBER];
+	sl_preset_table_spare(t, &m->user->data.ids);
 	if (t->nignored && !labels)
 		set_list(m, "data.ignore", t->ignored, t->nignored);
 	if (t->ndates && !labels)
@@ -283,6 +284,9 @@ static void choose_table(struct making *m)
 	m->spec.nignore = m->spec.ignore == t->ignored ? t->nignored : point_to(m->ignore, &m->user->data.ignore);
 	m->spec.date = sl_preset_has(m->user, "data.dates") ? m->date : t->dates;
 	m->spec.ndates = m->spec.date == t->dates ? t->ndates : point_to(m->date, &m->user->data.dates);
+	m->spec.id_column = m->ids;
+	m->spec.nid_columns = point_to(m->ids, &m->user->data.ids);
+	m->spec.buckets = m->user->data.buckets;
 	m->spec.fill = sl_preset_has(m->user, "data.missing") ? m->user->data.missing == SL_MISSING_MEAN : t->missing;
 }
 

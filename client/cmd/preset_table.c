@@ -168,3 +168,19 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const c
 		}
 	}
 }
+
+void sl_preset_table_spare(struct sl_preset_table *c, const struct sl_conf_list *ids)
+{
+	int kept = 0;
+
+	for (int i = 0; i < c->nignored; i++) {
+		const int column = sl_csv_find(&c->table, c->ignored[i]);
+		bool is_id = false;
+
+		for (int k = 0; k < ids->n; k++)
+			is_id = is_id || sl_csv_next(&c->table, ids->item[k], column) == column;
+		if (!is_id)
+			c->ignored[kept++] = c->ignored[i];
+	}
+	c->nignored = kept;
+}

@@ -24,6 +24,8 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder, const c
 bool sl_preset_table_names(const struct sl_preset_table *c, const char *column);
 /* The column of those who have several rows, such as patient_id; NULL: there is none. `id`: what names a row. */
 const char *sl_preset_table_patient(const struct sl_preset_table *c, const char *id);
+/* Takes columns of ids, of which each row may have its own, from those that are ignored. */
+void sl_preset_table_spare(struct sl_preset_table *c, const struct sl_conf_list *ids);
 /* Whether the evaluation's file in `folder` lacks the column, as a competition's test.csv does. */
 bool sl_preset_table_hides(const char *folder, const char *label);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "client/data/csv_column.h"
+#include "client/data/csv_ids.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "common/base/log.h"
@@ -106,7 +106,8 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 	return err;
 }
 
-static enum sl_err mark_dates(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
+/* Marks the columns of dates and of ids. */
+static enum sl_err mark_kinds(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
 	for (int i = 0; i < spec->ndates; i++) {
@@ -116,7 +117,7 @@ static enum sl_err mark_dates(struct table *t, const struct sl_csv *s, const str
 			return sl_csv_lacks(s, "data.dates", spec->date[i], fail);
 		t->column[column].dated = true;
 	}
-	return SL_OK;
+	return sl_csv_ids_mark(t->column, s, spec, fail);
 }
 
 /* Decides which columns of the training file are read. */
@@ -161,7 +162,7 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 			return sl_csv_lacks(s, "data.id", spec->id, fail);
 		t->column[id].left_out = true;
 	}
-	err = mark_dates(t, s, spec, fail);
+	err = mark_kinds(t, s, spec, fail);
 	if (!err && spec->parts)
 		err = sl_csv_keys(s, spec, &t->key, &by, fail);
 	if (by >= 0 && !t->recalled)
@@ -182,7 +183,7 @@ static enum sl_err learn_columns(struct table *t, const struct sl_csv *s, const 
 
 		if (c->left_out)
 			continue;
-		err = sl_csv_column_learn(c, s, i, own, t->fill, fail);
+		err = sl_csv_feature_learn(c, s, i, own, t->fill, fail);
 		c->first = t->features;
 		t->features += c->n;
 	}
@@ -210,7 +211,7 @@ static void warn(const struct table *t, const struct sl_csv *s)
 	int64_t missing = 0;
 
 	for (int i = 0; i < t->columns; i++)
-		missing += t->column[i].left_out ? 0 : sl_csv_column_warn(&t->column[i], s, t->fill);
+		missing += t->column[i].left_out ? 0 : sl_csv_feature_warn(&t->column[i], s, t->fill);
 	if (missing)
 		sl_log(SL_LOG_INFO, "missing-cells",
 		       "%s: missing cells: %lld; a number counts as its column's mean, a text as none of its column's",
@@ -226,7 +227,7 @@ static void describe(const struct sl_set *set, json_t *about)
 
 	for (int i = 0; i < t->columns; i++)
 		if (!t->column[i].left_out)
-			json_array_append_new(list, sl_csv_column_describe(&t->column[i]));
+			json_array_append_new(list, sl_csv_feature_describe(&t->column[i]));
 	json_object_set_new(about, "columns", list);
 	if (t->fill)
 		json_object_set_new(about, "missing", json_string("mean"));
@@ -263,7 +264,7 @@ static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struc
 	t->columns = (int)n;
 	t->fill |= json_object_get(spec->about, "missing") != NULL;
 	for (int i = 0; i < t->columns && !err; i++) {
-		err = sl_csv_column_recall(&t->column[i], json_array_get(list, (size_t)i), fail);
+		err = sl_csv_feature_recall(&t->column[i], json_array_get(list, (size_t)i), fail);
 		t->column[i].first = t->features;
 		t->features += t->column[i].n;
 	}
@@ -318,8 +319,8 @@ static enum sl_err encode_row(struct table *t, const struct sl_csv *s, const str
 
 	for (int i = 0; i < t->columns && !err; i++)
 		if (!t->column[i].left_out)
-			err = sl_csv_column_encode(&t->column[i], s, from, x + t->column[i].first,
-						   t->fill ? unknown : NULL, fail);
+			err = sl_csv_feature_encode(&t->column[i], s, from, x + t->column[i].first, t->fill, unknown,
+						    fail);
 	return err;
 }
 
@@ -332,7 +333,9 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 	const int id = spec->id && *spec->id ? sl_csv_find(s, spec->id) : -1;
 	union sl_label *y;
 	struct sl_csv_unknown unknown = {.cells = 0};
-	enum sl_err err = SL_OK;
+	/* the caller refuses another number of features */
+	enum sl_err err =
+		spec->room && t->features == spec->rooms ? sl_csv_ids_fit(t->column, t->columns, spec, fail) : SL_OK;
 
 	t->x = x ? x : t->x;
 	y = realloc(t->y, (size_t)(all * t->targets) * sizeof *y);

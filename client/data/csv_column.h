@@ -10,19 +10,28 @@ enum {
 	SL_CSV_DATE_FEATURES = 1 + 12 + 7 /* of a date */
 };
 
+/* How a column of ids is numbered. NUMBERS: its cells are the ids, whole numbers from 0 on. TEXTS: from 1 on in byte
+ * order; 0 is for what training lacks, and missing cells. BUCKETS: by a hash, from 1 to rows − 1; 0 is for missing
+ * cells. */
+enum sl_csv_ids { SL_CSV_IDS_NONE, SL_CSV_IDS_NUMBERS, SL_CSV_IDS_TEXTS, SL_CSV_IDS_BUCKETS };
+
 /* How a column becomes features. A column of numbers is one feature: (number − mean) / deviation. So is one of more
  * than ten texts that are numbers with one unit, such as "5 mg". A column of dates (spec->date) has twenty: days since
  * training's first one, as a number, then 0 or 1 for each month from January and each weekday from Sunday. Any other
- * column has a feature of 0 or 1 for each of its texts. Begins zeroed. With `fill` (data.missing: mean) a cell may be
- * missing: empty, or marked as pandas and R do (NA, NaN, null …). A missing number counts as its column's mean, so its
- * feature is 0. A missing text sets none of its column's features. */
+ * column has a feature of 0 or 1 for each of its texts. A column of ids (csv_ids.h) is one feature, the id. Begins
+ * zeroed. With `fill` (data.missing: mean) a cell may be missing: empty, or marked as pandas and R do (NA, NaN, null
+ * …). A missing number counts as its column's mean, so its feature is 0. A missing text sets none of its column's
+ * features. */
 struct sl_csv_column {
 	char *name;
 	int at;                       /* index of its cell in a row of the file that is encoded */
 	bool left_out, number, dated; /* dated: its numbers are dates */
 	enum sl_date_form form;       /* of its dates */
 	int64_t first_day;            /* of training's dates, since 1970-01-01; mean and deviation count from it */
-	char *unit;                   /* what follows each number; NULL: nothing */
+	enum sl_csv_ids ids;
+	int64_t rows; /* of ids: they are below it; of NUMBERS, in training */
+	int room;     /* of ids: the rows that the network has; 0: unknown */
+	char *unit;   /* what follows each number; NULL: nothing */
 	double mean, deviation;
 	struct sl_names text; /* the distinct texts, sorted */
 	int first, n;         /* its features in a row: [first, first + n) */

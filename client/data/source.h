@@ -83,6 +83,13 @@ struct sl_set_spec {
 	int nignore;
 	const char *const *date; /* [ndates], tables: columns of dates */
 	int ndates;
+	const char *const *id_column; /* [nid_columns], tables: columns of ids, by name or pattern (csv_ids.h) */
+	int nid_columns;
+	int buckets; /* ids are hashed into so many; 0: they are numbered */
+	/* [rooms], tables: the rows in which the network looks up each number of a row; 0: it computes with that. NULL:
+	 * not known */
+	const int *room;
+	int rooms;
 	bool fill;                 /* tables: cells may be missing; a number counts as its column's mean then */
 	struct sl_csv_form form;   /* tables */
 	int max_tokens;            /* texts: a row is cut at so many tokens */

@@ -11,6 +11,7 @@
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/exec/finite.h"
 
 enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384 };
@@ -107,6 +108,10 @@ static enum sl_err found_columns(struct sl_leak *l, enum sl_attacker which)
 				     : json_object_get(column, "dates")         ? SL_CSV_DATE_FEATURES
 										: 1;
 
+		if (json_object_get(column, "ids")) { /* near numbers are not alike */
+			first++;
+			continue;
+		}
 		r2 = sl_leak_r2(l->attack[which].guess, v->image, v->n, sl_shape_row(&v->picture), first, wide);
 		sl_leak_figures_add(&l->figures, SL_LEAK_R2_COLUMN, groups[which],
 				    json_string_value(json_object_get(column, "name")), alone(r2), 0, v->n);
@@ -471,6 +476,21 @@ static void hold_widths(struct sl_plan *plan)
 	}
 }
 
+static void warn_of_ids(const struct sl_leak *l)
+{
+	const json_t *column;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(json_object_get(l->about, "columns"), i, column) n += json_object_get(column, "ids") != NULL;
+	if (n)
+		sl_log(SL_LOG_WARN, "ids-not-measured",
+		       "R² says nothing of %d column%s of ids (data.ids), and leaves them out: what crosses may tell "
+		       "ids "
+		       "by their embeddings",
+		       n, sl_plural(n));
+}
+
 enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *o, struct sl_fail *fail)
 {
@@ -493,6 +513,7 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	hold_widths(setup->plan);
 	if (l->kind == SL_CROSSING_TABLE && (l->about = json_object()) && set->source->describe)
 		set->source->describe(set, l->about);
+	warn_of_ids(l);
 	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, vocab && l->classes ? &l->text : NULL,
 				  fail);
 	if (!err && (l->victim.n < 8))

@@ -123,6 +123,28 @@ static bool read_sizes(struct network *n, int input)
 	return s->vocab <= SL_MODEL_MAX_VOCAB;
 }
 
+/* Whether the note says of each input what it looks up, if there are lookups. */
+static bool says_ids(const struct network *n)
+{
+	const json_t *ids = json_object_get(n->about, "ids"), *rows, *row;
+	const char *name;
+	bool looks_up = false, fits = true;
+	size_t i;
+
+	for (int k = 0; k < n->graph.n_node; k++)
+		looks_up = looks_up || n->graph.node[k].kind == SL_OP_LOOKUP;
+	json_object_foreach((json_t *)ids, name, rows)
+	{
+		const int k = sl_model_input(&n->graph, name);
+
+		fits = fits && k >= 0 && n->graph.value[k].shape.ndim == 2 &&
+		       (int64_t)json_array_size(rows) == n->graph.value[k].shape.dim[1];
+		json_array_foreach(rows, i, row) fits = fits && json_is_integer(row) && json_integer_value(row) >= 0 &&
+							json_integer_value(row) <= SL_LOOKUP_MOST;
+	}
+	return fits && looks_up == (json_object_size(ids) > 0);
+}
+
 static void network_close(struct network *n)
 {
 	sl_graph_close(&n->graph);
@@ -144,10 +166,13 @@ static enum sl_err network_open(struct network *n, const struct sl_st_file *file
 	if (err)
 		return sl_fail_set(fail, err == SL_ERR_NOMEM ? err : SL_ERR_DATA, "its graph: %s", why.text);
 	n->about = about ? json_loads(about, JSON_REJECT_DUPLICATES, NULL) : json_object();
-	if (json_is_object(n->about) && is_network(&n->graph) && read_sizes(n, SL_BUILD_INPUT))
+	if (json_is_object(n->about) && is_network(&n->graph) && read_sizes(n, SL_BUILD_INPUT) && says_ids(n))
 		return SL_OK;
 	err = sl_fail_set(fail, SL_ERR_DATA,
-			  json_is_object(n->about)
+			  json_is_object(n->about) && !says_ids(n)
+				  ? "its note split.network does not say which numbers of a row are ids, as its graph "
+				    "has lookups"
+			  : json_is_object(n->about)
 				  ? "its graph does not lead from an image, a row or tokens of known sizes to a loss"
 				  : "its note split.network is no JSON object");
 	network_close(n);
@@ -182,6 +207,29 @@ enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, 
 	*out = n.sizes;
 	network_close(&n);
 	return err;
+}
+
+enum sl_err sl_network_file_rooms(int **out, int *n, const char *path, const char *input, struct sl_fail *fail)
+{
+	struct sl_fail why = {0};
+	struct sl_st_file *file;
+	struct network of;
+	const json_t *rows;
+	enum sl_err err = sl_st_open(&file, path, fail);
+
+	if (err)
+		return err;
+	err = network_open(&of, file, &why);
+	sl_st_close(file);
+	if (err)
+		return sl_fail_set(fail, err, "%s: %s", path, why.text);
+	rows = json_object_get(json_object_get(of.about, "ids"), input ? input : of.graph.in[0].name);
+	*n = (int)json_array_size(rows);
+	*out = *n ? malloc((size_t)*n * sizeof **out) : NULL;
+	for (int i = 0; i < *n && *out; i++)
+		(*out)[i] = (int)json_integer_value(json_array_get(rows, (size_t)i));
+	network_close(&of);
+	return *n && !*out ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for ids of columns") : SL_OK;
 }
 
 /* ---- the graph */
@@ -353,6 +401,8 @@ enum sl_err sl_network_file_build(struct sl_model **out, const struct sl_st_file
 		prefix = json_string_value(json_object_get(n.about, "prefix"));
 		for (int i = 0; i < 2 && !b.err; i++)
 			b.model->depth[i] = depth_of(&n, i);
+		if (!b.err && json_object_get(n.about, "ids"))
+			b.model->ids = json_dumps(json_object_get(n.about, "ids"), JSON_COMPACT);
 		if (!b.err && prefix)
 			sl_build_name(&b, b.model->prefix, prefix, "");
 		if (!b.err)
@@ -446,6 +496,8 @@ enum sl_err sl_network_notes_make(struct sl_st_note note[SL_NETWORK_NOTES], cons
 	json_object_set_new(about, "layout", layout);
 	if (m->depth[0] || m->depth[1])
 		json_object_set_new(about, "depth", json_pack("[i, i]", m->depth[0], m->depth[1]));
+	if (m->ids)
+		json_object_set_new(about, "ids", json_loads(m->ids, 0, NULL));
 	if (m->prefix[0])
 		json_object_set_new(about, "prefix", json_string(m->prefix));
 	if (m->vocab)

@@ -16,6 +16,10 @@
 /* `input`: of several, the one whose sizes are meant; NULL: the first. CONFIG: there is none of that name. */
 enum sl_err sl_network_file_sizes(struct sl_model_sizes *out, const char *path, const char *input,
 				  struct sl_fail *fail) SL_MUST_CHECK;
+/* In how many rows of tables the network looks up each number of this input, as its note says: *out [*n], malloc'ed.
+ * 0: it computes with the number. NULL: it looks up none. */
+enum sl_err sl_network_file_rooms(int **out, int *n, const char *path, const char *input,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 /* Opens spec->network and builds its network. Errors without a key of their own get the key model.network. */
 enum sl_err sl_network_file_open(struct sl_model **out, const struct sl_model_spec *spec,
 				 struct sl_fail *fail) SL_MUST_CHECK;

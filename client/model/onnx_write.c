@@ -47,12 +47,17 @@ static void write_conv(struct sl_onnx_writer *w)
 static void write_convt(struct sl_onnx_writer *w)
 {
 	const struct sl_convt_attr *a = &w->op.u.convt;
+	const bool flat = param_of(w, 0)->shape.ndim == 3;
+	struct sl_onnx_text x = flat ? LIST(w, "Squeeze", in(w, 0), 2) : (struct sl_onnx_text){""};
 
-	out(w, SL_ONNX_EMIT(&w->e, "ConvTranspose", in(w, 0), param(w, 0), param(w, 1)));
-	sl_onnx_emit_square(&w->e, a->kh, a->kw, a->stride, a->pad);
-	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w}, 2);
+	x = SL_ONNX_EMIT(&w->e, "ConvTranspose", flat ? x.t : in(w, 0), param(w, 0), param(w, 1));
+	sl_onnx_emit_ints(&w->e, "kernel_shape", (int64_t[]){a->kh, a->kw} + flat, 2 - flat);
+	sl_onnx_emit_ints(&w->e, "strides", (int64_t[]){a->stride, a->stride}, 2 - flat);
+	sl_onnx_emit_ints(&w->e, "pads", (int64_t[]){a->pad, a->pad, a->pad, a->pad}, 4 - 2 * flat);
+	sl_onnx_emit_ints(&w->e, "output_padding", (int64_t[]){a->out_pad_h, a->out_pad_w} + flat, 2 - flat);
 	if (a->groups > 1)
 		sl_onnx_emit_int(&w->e, "group", a->groups);
+	out(w, flat ? LIST(w, "Unsqueeze", x.t, 2) : x);
 }
 
 /* The file's momentum is the share that the old running value keeps: 1 minus torch's. */
@@ -119,6 +124,14 @@ static void write_linear(struct sl_onnx_writer *w)
 	}
 	x = SL_ONNX_EMIT(&w->e, "MatMul", in(w, 0), turned ? param(w, 0) : x.t);
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
+}
+
+static void write_lookup(struct sl_onnx_writer *w)
+{
+	const struct sl_onnx_text id = SL_ONNX_EMIT(&w->e, "Cast", in(w, 0));
+
+	sl_onnx_emit_int(&w->e, "to", SL_ONNX_INT64);
+	out(w, two(w, "Gather", param(w, 0), id));
 }
 
 static void write_flatten(struct sl_onnx_writer *w)
@@ -307,6 +320,7 @@ static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_MAXPOOL] = write_pool,
 	[SL_OP_AVGPOOL] = write_pool,
 	[SL_OP_LINEAR] = write_linear,
+	[SL_OP_LOOKUP] = write_lookup,
 	[SL_OP_DROPOUT] = write_dropout,
 	[SL_OP_SCALE] = write_scale,
 	[SL_OP_LEAKYRELU] = write_leaky,

@@ -12,15 +12,23 @@
 static json_t *agreed_of(const struct sl_setup *s)
 {
 	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
-	json_t *about = json_object();
+	json_t *about = json_object(), *column;
 	char text[SL_CONF_TEXT];
 	float mean[3], std[3];
 	struct sl_fail fail;
+	size_t i;
 
 	sl_about_classes(about, set);
 	if (set->source->describe)
 		set->source->describe(set, about);
 	json_object_del(about, "missing");
+	json_array_foreach(json_object_get(about, "columns"), i, column)
+	{
+		const char *ids = json_string_value(json_object_get(column, "ids"));
+
+		if (ids && strcmp(ids, "numbers") == 0) /* they are the same in all members, whoever has the largest */
+			json_object_del(column, "rows");
+	}
 	if (set->tokenizer)
 		json_object_set_new(about, "tokenizer", json_integer((json_int_t)set->tokenizer));
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0 && sl_setup_norm(s, mean, std, &fail) == SL_OK) {

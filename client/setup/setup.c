@@ -394,6 +394,7 @@ void sl_setup_close(struct sl_setup *s)
 		s->be.ops->close(&s->be);
 	sl_pool_close(s->pool);
 	free(s->class_weight);
+	free(s->room);
 	free(s->scale);
 	sl_augment_close(s->augment);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {

@@ -53,6 +53,7 @@ struct sl_setup {
 	struct sl_agreement agreement;
 	struct sl_model_takes takes;
 	struct sl_lora lora; /* rank 0: none */
+	int *room, rooms;    /* from the first split on that is opened: of struct sl_set_spec */
 	struct sl_conf_list adapted;
 	struct sl_plan *plan;
 	int64_t epoch_steps;   /* steps of an epoch, the same for all members of a group; 0: there is no group */
@@ -136,6 +137,9 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL
 /* The sizes in the network's file; all 0 without such a file. */
 enum sl_err sl_setup_file_sizes(struct sl_model_sizes *out, const struct sl_conf_client *conf,
 				struct sl_fail *fail) SL_MUST_CHECK;
+/* Sets s->room by the network's file. CONFIG: it looks up ids, and the data have none, or the other way round. */
+extern const char sl_setup_no_lookup[];
+enum sl_err sl_setup_room(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the plan, and checks codecs and optimizer with it. `conf` is borrowed. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes the weights: from the seed, over these those of the network's file, over these those of `path` or, if that is

@@ -17,7 +17,7 @@
 /* The arrays to which a struct sl_set_spec points. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
-		*date[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
+		*date[SL_CONF_LIST_MAX], *ids[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
 };
@@ -60,6 +60,11 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.nignore = c->data.ignore.n,
 		.date = name->date,
 		.ndates = c->data.dates.n,
+		.id_column = name->ids,
+		.nid_columns = c->data.ids.n,
+		.buckets = c->data.buckets,
+		.room = s->room,
+		.rooms = s->rooms,
 		.fill = c->data.missing == SL_MISSING_MEAN,
 		.form = {",;\t"[c->data.separator], c -> data.decimal == SL_DECIMAL_COMMA},
 		.tokenizer = c->data.tokenizer,
@@ -93,6 +98,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
 	point_to(name->date, &c->data.dates);
+	point_to(name->ids, &c->data.ids);
 	point_to(name->column, &c->data.columns);
 	point_to(name->label, &c->data.label);
 	spec.about = s->recalled;
@@ -174,7 +180,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(
 			c, "model.features", fail,
 			"%s has rows of %lld number%s, the model takes %d: give it as many, or leave "
-			"columns out by data.ignore (each text of a column counts as a number)",
+			"columns out by data.ignore (each text of a column counts as a number, but in data.ids)",
 			spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
 			sl_plural(set->field[SL_FIELD_INPUT].dim[0]), c->model.features);
 	/* `splitc data` asks for the data alone: no network is known then */
@@ -321,13 +327,14 @@ enum sl_err sl_setup_names(struct sl_setup *s, enum sl_split split, struct sl_na
 	return err;
 }
 
-/* Finds which rows to read: those of data.aligned, read once, or those that all sources of data.also have. */
-static enum sl_err read_aligned(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
+/* Finds what the network looks up, and which rows to read: those of data.aligned, or that all of data.also have. */
+static enum sl_err prepare(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	const char *path = s->conf->data.aligned;
+	const enum sl_err err = sl_setup_room(s, fail);
 
-	if (s->conf->data.also.n)
-		return sl_setup_join(s, split, fail);
+	if (err || s->conf->data.also.n)
+		return err ? err : sl_setup_join(s, split, fail);
 	if (!path[0] || s->aligned)
 		return SL_OK;
 	s->aligned = calloc(1, sizeof *s->aligned);
@@ -374,7 +381,7 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 		return SL_OK;
 	err = find_end(s, fail);
 	if (!err)
-		err = read_aligned(s, split, fail);
+		err = prepare(s, split, fail);
 	if (!err)
 		err = sl_about_recall(s, fail);
 	if (!err)
@@ -516,7 +523,7 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
-		err = read_aligned(s, (enum sl_split)split, fail);
+		err = prepare(s, (enum sl_split)split, fail);
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++)
 		err = check_part(s, (enum sl_split)split, &samples[split], fail);

@@ -82,6 +82,27 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 	return err;
 }
 
+const char sl_setup_no_lookup[] =
+	"the network looks up no ids: take columns out, or give model.network one with nn.Embedding";
+
+enum sl_err sl_setup_room(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	struct sl_fail why;
+
+	if (s->room)
+		return SL_OK;
+	if (c->model.network[0] &&
+	    sl_network_file_rooms(&s->room, &s->rooms, c->model.network, sl_conf_input(c), &why) != SL_OK)
+		return sl_conf_client_fail(c, "model.network", fail, "%s", why.text);
+	if (s->room && c->data.kind != SL_DATA_CSV)
+		return sl_conf_client_fail(c, "data.kind", fail,
+					   "the network looks up ids of columns, which csv has: see data.ids");
+	if (c->data.ids.n && !s->room && c->model.features) /* `splitc data` knows no network */
+		return sl_conf_client_fail(c, "data.ids", fail, "%s", sl_setup_no_lookup);
+	return SL_OK;
+}
+
 int sl_setup_row_most(const struct sl_conf_client *c)
 {
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;

@@ -43,6 +43,7 @@ ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
 ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
 ASK(reads_picture_files, reads_shards(c) || c->data.kind == SL_DATA_IMAGES)
 ASK(reads_table, c->data.kind == SL_DATA_CSV)
+ASK(has_ids, c->data.ids.n > 0)
 ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
 ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
@@ -133,6 +134,8 @@ static const struct need {
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.dates", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.ids", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.buckets", has_ids, "belongs to data.ids", "data.ids"),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
 	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),

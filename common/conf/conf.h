@@ -201,9 +201,10 @@ struct sl_conf_client {
 		struct sl_conf_list label; /* tables, texts: columns of labels (texts: one); pixels: classes */
 		enum { SL_LABEL_AS_IT_IS, SL_LABEL_SCALED } scale_label; /* numbers */
 		char labels[PATH_MAX],
-			label_id[SL_CONF_TEXT];    /* pictures: a CSV file, and its column that names them */
-		char masks[PATH_MAX];              /* pixels: the folder of masks in dir */
-		struct sl_conf_list ignore, dates; /* tables: columns that are left out, and those of dates */
+			label_id[SL_CONF_TEXT];         /* pictures: a CSV file, and its column that names them */
+		char masks[PATH_MAX];                   /* pixels: the folder of masks in dir */
+		struct sl_conf_list ignore, dates, ids; /* tables: columns that are left out; of dates; of ids */
+		int buckets;                            /* tables: of ids; 0: they are numbered */
 		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* tables: empty cells */
 		enum { SL_SEPARATOR_COMMA, SL_SEPARATOR_SEMICOLON, SL_SEPARATOR_TAB } separator; /* tables: cells */
 		enum { SL_DECIMAL_POINT, SL_DECIMAL_COMMA } decimal;                             /* tables: numbers */

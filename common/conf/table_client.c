@@ -100,6 +100,8 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]; id_* leaves out all whose names begin so"),
 	SL_NAMES(T, "data.dates", data.dates, sl_conf_check_word, "", "of csv: columns of dates, such as [visit]: 2024-12-31, 31.12.2024 or 12/31/2024; each becomes 20 numbers, of the days since training's first date, the month and the weekday"),
+	SL_NAMES(T, "data.ids", data.ids, sl_conf_check_word, "", "of csv: columns of ids, which the network looks up in embeddings, such as [user, C*]: whole numbers as they are, or else texts, numbered from 1 on in byte order; 0 is for texts that training lacks"),
+	SL_INT(T, "data.buckets", data.buckets, 0, 1 << 24, "0", NULL, "of data.ids: ids are hashes, from 1 to so many less 1, and 0 for a missing cell: equal in all members of a group, and of values that training lacks; 0: as data.ids says"),
 	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json of another run, or a model's file, which gives classes, columns, texts, means and deviations"),
 	SL_STRING(T, "data.id", data.id, NULL, "", "share.mode: vertical, and data.also: what names a row: of csv a column, which is then no feature; of images stem, the file's name without its ending; vertical needs share.secret or data.aligned, too"),
 	SL_STRING(T, "data.aligned", data.aligned, NULL, "", "share.mode: vertical: file of splitc align with the rows that both members have; others are left out; needs data.id"),

@@ -227,6 +227,12 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 	err = which == SL_MIDDLE ? check_crossing(g, spec, fail) : SL_OK;
 	if (err)
 		return err;
+	for (int i = 0; i < g->n_node && which == SL_MIDDLE; i++)
+		if (g->node[i].kind == SL_OP_LOOKUP)
+			return sl_fail_at(fail, "head_end", SL_ERR_CONFIG,
+					  "%s (lookup): ids do not cross, since codecs would round them: end the head "
+					  "with this layer or a later one",
+					  g->node[i].name);
 	if (which == SL_MIDDLE && !g->n_param)
 		return sl_fail_at(
 			fail, "partition", SL_ERR_CONFIG,

@@ -78,6 +78,8 @@ static double floats_at(const struct search *s, int head_at, int tail_at)
 		const int v = g->node[i].out;
 		const bool crosses = i < head_at ? s->next[v] < tail_at : s->last[v] >= tail_at;
 
+		if (i >= head_at && g->node[i].kind == SL_OP_LOOKUP) /* ids do not cross */
+			return -1;
 		home += i < head_at && s->last[v] >= tail_at;
 		if (!crosses)
 			continue;

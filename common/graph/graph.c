@@ -303,6 +303,10 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 		node->u.embedding.rows = (int)w->dim[0];
 		node->u.embedding.features = (int)w->dim[1];
 		return w->ndim == 2;
+	case SL_OP_LOOKUP:
+		node->u.lookup.rows = (int)w->dim[0];
+		node->u.lookup.features = (int)w->dim[1];
+		return w->ndim == 2;
 	case SL_OP_BATCHNORM:
 		node->u.bn.c = (int)x->dim[x->ndim - 1];
 		node->u.bn.act = SL_ACT_NONE;

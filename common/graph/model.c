@@ -17,6 +17,7 @@ void sl_model_close(struct sl_model *model)
 	free(model->file);
 	free(model->unit);
 	free(model->adapter);
+	free(model->ids);
 	free(model);
 }
 

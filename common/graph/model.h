@@ -53,6 +53,7 @@ struct sl_model {
 	const struct sl_learn_task *task;
 	int classes;  /* outputs of the network; for a language model the vocabulary's size */
 	int vocab;    /* token ids are below it; 0: the input is not tokens */
+	char *ids;    /* of a network that looks up ids: its file's note of them (network_file.h); NULL: none */
 	int depth[2]; /* slices of the input and of the output, where those are volumes; else 0 */
 	/* For networks with pretrained files. prefix: begins all names but the head's ("roberta."); files and users may
 	 * leave it out. ignored: globs of tensors' names in files that the network does not need; ends with NULL. ""

@@ -342,6 +342,17 @@ static enum sl_err infer_embedding(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static enum sl_err infer_lookup(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->in_shape[0].ndim != 2)
+		return misfit(op, fail, "ids [K]");
+	if (op->u.lookup.rows > SL_LOOKUP_MOST)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (lookup): the table has %d rows, where %d are the most",
+				   op->name, op->u.lookup.rows, SL_LOOKUP_MOST);
+	op->out_shape = sl_shape3(op->in_shape[0].dim[0], op->in_shape[0].dim[1], op->u.lookup.features);
+	return SL_OK;
+}
+
 static enum sl_err infer_flatten(struct sl_op *op, struct sl_fail *fail)
 {
 	op->out_shape = sl_shape2(op->in_shape[0].dim[0], sl_shape_row(&op->in_shape[0]));

@@ -34,6 +34,8 @@
  * TRANSPOSE  tokens [F] → rows [F,S], and rows [F,S] → tokens [F]   –   (every row has S tokens; see struct
  *            sl_transpose_attr)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
+ * LOOKUP     ids [K] → [K,F]                          weight [V,F]   (ids are numbers, such as columns of a table;
+ *            a number that is no row gives NaN, and learns nothing)
  * XENT       logits [K] or [H,W,K] + labels → mean loss –    (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss; or
  *            another loss of numbers: struct sl_mse_attr; no targets: zeros)
@@ -225,6 +227,18 @@ struct sl_embedding_attr {
 	int mark;     /* a token's id */
 };
 
+/* A float holds each id below SL_LOOKUP_MOST exactly. */
+enum { SL_LOOKUP_MOST = 1 << 24 };
+struct sl_lookup_attr {
+	int rows, features; /* the weight's shape */
+};
+
+/* The row of a LOOKUP's table that this number means; −1: there is none. */
+static inline int64_t sl_lookup_row(const struct sl_lookup_attr *a, float id)
+{
+	return id >= 0 && id < (float)a->rows ? (int64_t)id : -1;
+}
+
 /* A gather chooses at most share · n + 1/2 tokens of a row of n, but always at least one. */
 struct sl_gather_attr {
 	float share;
@@ -254,6 +268,7 @@ union sl_op_attr {
 	struct sl_attention_attr attention;
 	struct sl_norm_attr norm; /* for LAYERNORM and RMSNORM */
 	struct sl_embedding_attr embedding;
+	struct sl_lookup_attr lookup;
 	struct sl_gather_attr gather;
 	struct sl_transpose_attr transpose;
 	struct sl_concat_attr concat;

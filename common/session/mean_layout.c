@@ -7,12 +7,14 @@
 #include "common/graph/graph_text.h"
 #include "common/session/mean.h"
 
-/* The elements of a row, if the parameter is an embedding's table; else 0. */
+/* The elements of a row, if the parameter is the table of an embedding or a lookup; else 0. */
 static int64_t row_of(const struct sl_plan_segment *s, int param)
 {
 	for (int i = 0; i < s->n_op; i++)
 		if (s->op[i].op.kind == SL_OP_EMBEDDING && s->op[i].param[0] == param)
 			return s->op[i].op.u.embedding.features;
+		else if (s->op[i].op.kind == SL_OP_LOOKUP && s->op[i].param[0] == param)
+			return s->op[i].op.u.lookup.features;
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* Ops on tokens. select: the first token of every row. gather: chosen tokens. transpose: a row's tokens by
- * features. embedding: a row of a table for every token. */
+ * features. embedding: a row of a table for every token; lookup: for every number of a row. */
+#include <math.h>
 #include <string.h>
 
 #include "common/base/pieces.h"
@@ -251,3 +252,68 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_op_embedding = {
 	.forward = embedding_forward, .backward = embedding_backward, .takes_held = true};
+
+/* ---- lookup */
+
+static void look_up_row(void *arg, int64_t row, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_lookup_attr *a = &j->call->op->u.lookup;
+	const int64_t n = j->call->in[0].shape.dim[1];
+	const float *id = (const float *)j->call->in[0].data + row * n;
+	float *y = (float *)j->call->out.data + row * n * j->f;
+
+	for (int64_t k = 0; k < n; k++, y += j->f) {
+		const int64_t at = sl_lookup_row(a, id[k]);
+
+		if (at >= 0)
+			memcpy(y, j->call->param[0] + at * j->f, (size_t)j->f * sizeof *y);
+		for (int64_t i = 0; at < 0 && i < j->f; i++)
+			y[i] = NAN;
+	}
+}
+
+static enum sl_err lookup_forward(const struct sl_op_call *call)
+{
+	struct job j = {call, call->op->u.lookup.features};
+
+	sl_pool_run(call->be->pool, call->in[0].shape.dim[0], look_up_row, &j);
+	return SL_OK;
+}
+
+/* As of embedding: a task has some features of all numbers. */
+static void look_up_back(void *arg, int64_t block, struct sl_pool_step *s)
+{
+	const struct job *j = arg;
+	const struct sl_lookup_attr *a = &j->call->op->u.lookup;
+	const int64_t k = block * EMBEDDING_FEATURES, n = sl_cpu_min(EMBEDDING_FEATURES, j->f - k);
+	const int64_t ids = j->call->in[0].shape.dim[1];
+	const float *id = j->call->in[0].data, *dy = (const float *)j->call->dout.data + k;
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
+
+	for (int64_t row = s->at; row < j->call->in[0].shape.dim[0]; row++) {
+		for (int64_t i = row * ids; i < (row + 1) * ids; i++) {
+			const int64_t at = sl_lookup_row(a, id[i]);
+			float *to = j->call->grad[0] + at * j->f + k;
+
+			if (at >= 0)
+				simd->sum(to, to, dy + i * j->f, n);
+		}
+		if (sl_pool_stop(s, row + 1))
+			return;
+	}
+}
+
+static enum sl_err lookup_backward(const struct sl_op_call *call)
+{
+	struct job j = {call, call->op->u.lookup.features};
+
+	if (call->grad[0])
+		sl_pool_run_long(call->be->pool, sl_cpu_blocks(j.f, EMBEDDING_FEATURES), look_up_back, &j);
+	if (call->din[0].data && !call->din_add[0])
+		return call->be->ops->zero(call->be, call->din[0].data,
+					   (size_t)sl_shape_count(&call->din[0].shape) * sizeof(float));
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_op_lookup = {.forward = lookup_forward, .backward = lookup_backward};

@@ -42,7 +42,7 @@ def overwrite(x, y, name):
     if type(x) not in (Value, Last):
         x.changed = name
         return y
-    x.number, x.shape = y.number, y.shape
+    x.number, x.shape, x.origin = y.number, y.shape, None
     return x
 
 

@@ -12,10 +12,23 @@ class Value:
 
     base, views, apart, changed = None, (), None, None  # aliases.py: base, its views, views beside it, node that changed it
     written = None  # node that changed it, or a view of it, in place
+    origin = None  # Origin, of columns of an input as they are
     bare = None  # a sentence: in PyTorch it is one number of a row, without a dimension, and here [1]
 
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)
+
+
+class Origin:
+    """Of a value that is columns of input `field` as they are: tensor is what PyTorch makes of a row of zeros, and of a row of the numbers 0, 1 …"""
+
+    def __init__(self, field, tensor):
+        self.field, self.tensor = field, tensor
+
+    @staticmethod
+    def of_input(field, shape):
+        numbers = torch.arange(float(math.prod(shape))).reshape(shape)
+        return Origin(field, torch.stack([0 * numbers, numbers]))
 
 
 class Ids(Value):
@@ -255,17 +268,20 @@ class Builder:
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token, self.lines = [], [], {}, 0, per_token, {}
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
+        self.rooms = {}  # for each input, of columns that are ids: the rows that tables have for them
         self.single = None  # the first batch norm that gets one number for each channel of a row
         for shape in shapes if per_token and not whole else ():
             if len(shape) != 2 or shape[0] != shapes[0][0]:
                 raise errors.config(f"lengths belong to inputs [rows, tokens, features], all of one length, not to rows of {list(shape)}")
         # in a file the label comes behind the first input
         self.inputs = [(Ids if whole == "tokens" else Value)(i + bool(whole and i), shape) for i, shape in enumerate(shapes)]
-        self.values = len(shapes) + bool(whole)
+        self.values, self.shapes = len(shapes) + bool(whole), shapes
         for i, (name, form) in enumerate(self.fields):
             if form == "row" and len(shapes[i]) == 2:
                 name = "signal" if len(shapes) == 1 else f"{name}.signal"
                 self.inputs[i] = self.node(name, "permute", [self.inputs[i]], shapes[i], h=shapes[i][0])
+            if form == "row":
+                self.inputs[i].origin = Origin.of_input(i, shapes[i])
         self.input = self.inputs[0]
 
     # ---- text
@@ -311,14 +327,16 @@ class Builder:
 
     def read_alone(self, outputs):
         """Drops the nodes on which no output depends, as of states of a recurrent layer that nothing reads. A batch norm's
-        statistics move even so: that is refused by the server."""
-        first, live, new = self.values - len(self.nodes), {v.number for v in outputs}, {}
+        statistics move even so: that is refused by the server. Lookups of ids come first, so that a head can end behind all of them."""
+        first, early, live, new = self.values - len(self.nodes), set(), {v.number for v in outputs}, {}
         for i, (word, ins, _, _) in reversed(list(enumerate(self.nodes, first))):
             if i in live or word.endswith(" batchnorm"):
                 live.update((i, *ins))
+            if i in early or word.endswith(" lookup"):
+                early.update((i, *ins))
         params, self.params, self.named = self.params, [], {}
         nodes, self.nodes = self.nodes, []
-        for i, (word, ins, its, said) in enumerate(nodes, first):
+        for i, (word, ins, its, said) in sorted(enumerate(nodes, first), key=lambda n: n[0] not in early):
             if i in live:
                 new[i] = first + len(self.nodes)
                 self.nodes.append((word, [new.get(n, n) for n in ins], [self.param(params[k]) for k in its], said))

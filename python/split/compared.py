@@ -19,7 +19,9 @@ def _device(module):
 def _inputs(module, shapes, ids, most=_ROWS):
     g, at = torch.Generator().manual_seed(1), _device(module)
     rows = [(min(most, shape[0]), *shape[1:]) for shape in shapes]
-    return [(torch.randint(0, 2, shape, generator=g) if ids else torch.randn(shape, generator=g)).to(at) for shape in rows]
+    if not ids and not any(isinstance(m, (nn.Embedding, nn.EmbeddingBag)) for m in module.modules()):
+        return [torch.randn(shape, generator=g).to(at) for shape in rows]
+    return [torch.randint(0, 2, shape, generator=g).to(at, torch.int64 if ids else torch.float32) for shape in rows]  # rows of any table
 
 
 @contextlib.contextmanager

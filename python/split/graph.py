@@ -7,7 +7,7 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import aliases, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, volumes, windows
+from . import aliases, columns, encoders, errors, heads, later, made, recurrent, reduce, texts, tracing, volumes, windows
 from .builder import MATH, OWN, ROWS, UNREAD, Builder, Counted, Ids, Last, Later, Own, Parted, Times, Tokens, Transposed, Value, image, is_volume, must, of_call, params, place, real, said
 
 
@@ -66,7 +66,7 @@ MODULES = {
     nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
-    **encoders.MODULES, **texts.MODULES, **windows.MODULES, **volumes.MODULES, **reduce.MODULES, **recurrent.MODULES,
+    **encoders.MODULES, **columns.MODULES, **windows.MODULES, **volumes.MODULES, **reduce.MODULES, **recurrent.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
@@ -176,6 +176,8 @@ def _item(b, name, x, index):
     if isinstance(x, Own):
         return _whole(x, index)
     index = heads.spelled(index, len(x.shape) + 1)
+    if columns.lists(index) and not b.per_token:
+        return columns.item(b, name, x, index)
     if isinstance(x, recurrent.Steps) and isinstance(index[0], int) and all(i == slice(None) for i in index[1:]):
         return _select(b, name, x, 0, index[0])
     taken = [i for i in index if i is not None]
@@ -317,7 +319,7 @@ def _by_later(b, name, x, y):
         raise errors.config(f"{name}: a product with what is computed of {y.of.path} is known on the server for rows of as many features; "
                             "compute it as a layer does, or keep this part in head or tail")
     by = y.then(b.each_row(_unsqueeze(b, name, y.of, 0)))
-    return reduce._sum(b, name, b.mul(name + ".each", by, _unsqueeze(b, name + ".tall", x, 2)), 1)
+    return reduce.sum_of(b, name, b.mul(name + ".each", by, _unsqueeze(b, name + ".tall", x, 2)), 1)
 
 
 def _matmul(b, name, x, y):
@@ -352,6 +354,8 @@ def _f_batchnorm(b, name, x, mean, var, weight=None, bias=None, training=False, 
 def _to(b, name, x, *args, **kwargs):
     """All values are float32, and in one memory."""
     kinds = [a.tensor.dtype if isinstance(a, Own) else a for a in (x, *args, *kwargs.values()) if isinstance(a, (Own, torch.dtype))]
+    if kinds and all(kind in (torch.int64, torch.int32) for kind in kinds):
+        return columns.ids(b, name, x)
     if any(kind is not torch.float32 for kind in kinds):
         raise errors.config(f"{name}: it converts to or from {kinds}; the server computes in float32")
     return x
@@ -370,6 +374,9 @@ def call_function(b, build, name, target, args, kwargs):
     aliases.check(name, flat, bare or build is _stack)
     if build not in _VIEWS and build is not made.repeat:
         _check_sizes(name, flat)
+    taken = [a for a in flat if isinstance(a, columns.Columns)]
+    if taken and build not in _OF_IDS:
+        raise columns.alone(name)
     if any(isinstance(a, (heads.View, heads.Scores)) or isinstance(a, heads.Folded) and build is not _view for a in args):
         build = _OF_HEADS.get(build, build)
     word = target if isinstance(target, str) else getattr(target, "__name__", "")
@@ -397,13 +404,17 @@ def call_function(b, build, name, target, args, kwargs):
         if not isinstance(y, Value) or y.shape != (1,):
             raise errors.config(bare)
         y.bare = bare  # each number by itself
+    if build in _OF_PLACES or taken and build is Builder.add:
+        columns.trace(y, target, args, kwargs)
+    if taken and build in _OF_IDS[:-1]:
+        y = columns.kept(b, name, y, [a for a in args if not isinstance(a, Value)] if build is Builder.add else ())
     if tracing.changes(target, args, kwargs) and isinstance(args[0], Value):
         return aliases.overwrite(args[0], y, name)
     return y
 
 
 _TAKE_LATER = Builder.add, Builder.sub, Builder.mul, Builder.div, _matmul
-_TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, \
+_TAKE_OWN = *windows.OF_OWN, made.repeat, made.detached, _matmul, _permute, _transpose, _t, reduce.group_norm, Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, _f_batchnorm, made._expand, columns.functional, heads.item, \
     made._prelu, made._layer_norm, made.addcmul, _to, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
@@ -433,7 +444,7 @@ FUNCTIONS = {
     **dict.fromkeys((operator.matmul, torch.matmul, "matmul", torch.bmm, "bmm", torch.mm, "mm"), _matmul),
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
     torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
-    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, torch.stack: _stack, **windows.FUNCTIONS, **volumes.FUNCTIONS, **reduce.FUNCTIONS,
+    **{key: _same for key in ("clone", torch.clone, "float")}, "to": _to, "type_as": _to, "type": _to, "long": columns.ids, "int": columns.ids, F.embedding: columns.functional, torch.stack: _stack, **windows.FUNCTIONS, **volumes.FUNCTIONS, **reduce.FUNCTIONS,
     torch.flatten: _flatten, "flatten": _flatten, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
@@ -443,6 +454,8 @@ FUNCTIONS = {
     F.dropout: _f_dropout, F.sigmoid: _f("sigmoid"), F.batch_norm: _f_batchnorm, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
     "unbind": _unbind, torch.unbind: _unbind,
 }
+_OF_PLACES = _item, _select, _slice, _unbind, _cat, _stack, _unsqueeze, made._chunk, made._split
+_OF_IDS = *_OF_PLACES, Builder.add, _to, columns.ids, columns.functional
 _VIEWS = {_to, made.detached, _item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _t, _view, _flatten, _unbind, made._chunk, made._split, made._expand, made._expand_as,
           heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _OF_VOLUMES = {*(MODULES[m] for m in (*volumes.MODULES, *volumes.OTHERS)), *(FUNCTIONS[f] for f in (*volumes.CALLED, *volumes.FUNCTIONS)), *map(FUNCTIONS.get, MATH)}
@@ -458,13 +471,7 @@ _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, oper
 _SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
-_IDS = "ids in a column of the input: keep the embedding in the head; or give each id as n numbers, of which its own is 1 and others are 0, as splitc does with a column of texts, and write nn.Linear(n, k, bias=False) for nn.Embedding(n, k)"
-HINTS = dict.fromkeys(("long", "int", "embedding"), _IDS)
-
-
 def unknown(name, word):
-    if word in HINTS:
-        return errors.config(f"{name}: {word} is not known on the server: {HINTS[word]}")
     return errors.config(f"{name}: {word} is not known on the server: keep it in head or tail, or write it otherwise "
                          "(docs/howto-script.md#what-is-read)")
 
@@ -479,8 +486,8 @@ def function_of(target, word):
 def call_module(b, build, name, m, prefix, args, kwargs):
     """Calls build, which builder_of returned; None: the module is unknown."""
     args, build = encoders.arguments(b, build, name, args, kwargs)
-    aliases.check(name, args)
-    if any(isinstance(a, (Own, Later)) for a in args) and build is not texts.embedding:
+    aliases.check(name, args, bare=build is columns.embedding)
+    if any(isinstance(a, (Own, Later)) for a in args) and build is not columns.embedding:
         raise errors.config(f"{name}: {OWN}")
     if not build:
         raise unknown(name, type(m).__name__)
@@ -520,7 +527,7 @@ def _number(b, node, args):
     if isinstance(x, (Value, Own)) and (node.target == "dim" or (node.target is getattr and args[1] == "ndim")):
         return len(x.shape if isinstance(x, Own) else heads.sizes(b, x))
     if isinstance(x, (Value, Own)) and node.target is getattr and args[1] in ("dtype", "device"):
-        return torch.device("cpu") if args[1] == "device" else x.tensor.dtype if isinstance(x, Own) else torch.int64 if isinstance(x, Ids) else torch.float32
+        return torch.device("cpu") if args[1] == "device" else x.tensor.dtype if isinstance(x, Own) else torch.int64 if isinstance(x, (Ids, columns.Columns)) else torch.float32
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
     times = node.target in (operator.mul, operator.imul)

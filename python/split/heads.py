@@ -6,7 +6,7 @@ import re
 import torch
 import torch.nn.functional as F
 
-from . import errors, made, recurrent, reduce
+from . import columns, errors, made, recurrent, reduce
 from .builder import ROWS, Own, Parted, Times, Tokens, Turned, Value, said
 
 _ROWS, _TOKENS = "rows", "tokens"
@@ -179,6 +179,8 @@ def spelled(index, dims):
 
 
 def item(b, name, x, index):
+    if isinstance(x, Scores) and x.alone and not x.soft and not x.causal and columns.lists(index):
+        return columns.products(b, name, x.q, x.k, x.by, index)
     index = spelled(index if isinstance(index, tuple) else (index,), len(x.axes))
     numbers = [i for i, n in enumerate(index) if isinstance(n, int)]
     if len(numbers) != 1 or any(n != slice(None) for n in index if not isinstance(n, int)):

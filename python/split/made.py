@@ -196,19 +196,24 @@ def padded(b, name, x, pad, mode="constant", value=0):
             x = _around(b, f"{name}.{i // 2}" if i else name, x, len(x.shape) - i // 2, *pad[i:i + 2])
         return x
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
-    if how is None or value or len(pad) % 2 or len(pad) > (4 if how else 2 * len(x.shape) + 2) or any(p < 0 for p in pad):
-        raise errors.config(f"{name}: pads by {said(list(pad))} in mode {mode!r} with {said(value)}; the server has constant 0, reflect, "
-                            "replicate and circular")
+    border = F.pad(torch.zeros(1, *x.shape), pad, value=value) if value and how == 0 and min(pad, default=-1) >= 0 else None
+    if how is None or value and (border is None or not math.isfinite(value)) or len(pad) % 2 or len(pad) > (4 if how else 2 * len(x.shape) + 2) or any(p < 0 for p in pad):
+        raise errors.config(f"{name}: pads by {said(list(pad))} in mode {mode!r} with {said(value)}; the server has constant, reflect, "
+                            "replicate and circular, of numbers that are finite")
     for i in range(0, len(pad), 2):
         dim = len(x.shape) - i // 2
         if pad[i] or pad[i + 1]:
             x = b.resampled(f"{name}.{i // 2}" if i else name, x, dim, x.shape[dim - 1] + sum(pad[i:i + 2]), mode=how,
                             before=pad[i])
-    return x
+    return x if border is None else b.add(name + ".sum", x, Own(name + ".border", border, False))
 
 
 def _pad_of(mode):
     return lambda b, name, m, prefix, x: padded(b, name, x, m.padding, mode)
+
+
+def _constant_pad(b, name, m, prefix, x):
+    return padded(b, name, x, m.padding, "constant", m.value)
 
 
 def _f_pad(b, name, x, pad, mode="constant", value=None):
@@ -394,7 +399,7 @@ MODULES = {
     nn.ELU: _of(_elu, "alpha"), nn.SELU: _of(_selu), nn.CELU: _of(_celu, "alpha"), nn.Mish: _of(_mish), nn.GLU: _of(_glu, "dim"),
     nn.LogSigmoid: _of(_log_sigmoid), nn.Softsign: _of(_softsign),
     nn.Hardtanh: _of(_hardtanh, "min_val", "max_val"),
-    nn.PReLU: _prelu_of, nn.InstanceNorm3d: _instance_norm, nn.InstanceNorm2d: _instance_norm, nn.InstanceNorm1d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
+    nn.PReLU: _prelu_of, nn.InstanceNorm3d: _instance_norm, nn.InstanceNorm2d: _instance_norm, nn.InstanceNorm1d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"), nn.ConstantPad1d: _constant_pad, nn.ConstantPad2d: _constant_pad,
     nn.ReflectionPad2d: _pad_of("reflect"), nn.ReplicationPad2d: _pad_of("replicate"), nn.AdaptiveAvgPool2d: _adaptive_of,
     nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
 }

@@ -73,7 +73,8 @@ def write_network(module, example, file):
     if len(out.shape) not in (1, 3, 4):
         raise errors.config(f"the network gives {list(out.shape)} for each row: give [classes], or [classes, height, width]")
     depth = [x.shape[0 if len(x.shape) < 4 else 1] if len(x.shape) > 3 else 0 for x in (builder.inputs[0], out)]
-    save(builder, text, {**dict(module.named_parameters()), **dict(module.named_buffers())}, file, **({"depth": depth} if any(depth) else {}))
+    save(builder, text, {**dict(module.named_parameters()), **dict(module.named_buffers())}, file, **({"depth": depth} if any(depth) else {}),
+         **({"ids": {builder.fields[k][0]: [rooms.get(i, 0) for i in range(math.prod(builder.shapes[k]))] for k, rooms in builder.rooms.items()}} if builder.rooms else {}))
 
 
 def save(builder, text, state, file, **more):

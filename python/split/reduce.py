@@ -45,7 +45,7 @@ def mean(b, name, x, dim=None, keepdim=False):
     return _kept(b, name, y, axes, keepdim)
 
 
-def _sum(b, name, x, dim=None, keepdim=False):
+def sum_of(b, name, x, dim=None, keepdim=False):
     return b.mul(name, mean(b, name + ".mean", x, dim, keepdim), math.prod(x.shape[i] for i in _axes(name, x, dim)))
 
 
@@ -99,7 +99,7 @@ def _std(b, name, x, *args, **more):
 def _norm(b, name, x, p="fro", dim=None, keepdim=False):
     if p not in ("fro", 2):
         raise errors.config(f"{name}: the norm of order {said(p)}; the server has 2")
-    return _root(b, name, _sum(b, name + ".sum", b.mul(name + ".squares", x, x), dim, keepdim))
+    return _root(b, name, sum_of(b, name + ".sum", b.mul(name + ".squares", x, x), dim, keepdim))
 
 
 def _normalize(b, name, x, p=2.0, dim=1, eps=1e-12, out=None):
@@ -127,7 +127,7 @@ def log_softmax(b, name, x, dim=None, _stacklevel=3, dtype=None):
     if not isinstance(dim, int):
         raise errors.config(f"{name}: a log_softmax needs its dim")
     off = b.sub(name + ".off", x, amax(b, name + ".max", x, dim, True))
-    total = _sum(b, name + ".sum", b.act(name + ".exp", off, "math"), dim, True)
+    total = sum_of(b, name + ".sum", b.act(name + ".exp", off, "math"), dim, True)
     return b.sub(name, off, b.act(name + ".log", total, "math", fn=MATH["log"]))
 
 
@@ -140,7 +140,7 @@ def matmul(b, name, x, y):
     for i in range(x.shape[1]):
         at = f"{name}.{i}" if i else name
         column = b.resampled(at + ".weights", x, 2, 1, first=i) if x.shape[1] > 1 else x
-        row = _sum(b, at + ".sum", b.mul(at, column, y), 1, True)
+        row = sum_of(b, at + ".sum", b.mul(at, column, y), 1, True)
         out = b.node(at + ".rows", "concat", [out, row], (i + 1, y.shape[1]), axis=1) if i else row
     return out
 
@@ -156,7 +156,7 @@ def group_norm(b, name, x, num_groups, weight=None, bias=None, eps=1e-5):
 
 MODULES = {nn.Softmax2d: lambda b, name, m, prefix, x: softmax(b, name, x, 1), nn.LogSoftmax: lambda b, name, m, prefix, x: log_softmax(b, name, x, m.dim)}
 FUNCTIONS = {
-    torch.mean: mean, "mean": mean, torch.sum: _sum, "sum": _sum, torch.amax: amax, "amax": amax, torch.max: _max, "max": _max,
+    torch.mean: mean, "mean": mean, torch.sum: sum_of, "sum": sum_of, torch.amax: amax, "amax": amax, torch.max: _max, "max": _max,
     torch.var: _var, "var": _var, torch.std: _std, "std": _std, torch.norm: _norm, "norm": _norm, F.normalize: _normalize,
     F.group_norm: group_norm, F.log_softmax: log_softmax, torch.log_softmax: log_softmax, "log_softmax": log_softmax,
     torch.linalg.vector_norm: lambda b, name, x, ord=2, dim=None, keepdim=False: _norm(b, name, x, ord, dim, keepdim),

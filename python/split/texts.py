@@ -1,6 +1,5 @@
 """Networks of texts: tables of token ids and of positions, and what makes a row of its tokens."""
 import torch
-from torch import nn
 
 from . import errors
 from .builder import Ids, Own, Value, must, params
@@ -36,5 +35,3 @@ def mean(b, name, x):
 def first(b, name, x):
     return b.node(name, "select", [x], x.shape[1:])
 
-
-MODULES = {nn.Embedding: embedding}

@@ -135,6 +135,26 @@ cut=(--set head_end=cat --set tail_begin=mlp.2)
 client deepfm-local deepfm.yaml --local "${cut[@]}" && client deepfm deepfm.yaml --set server="$endpoint" "${cut[@]}" || fail "DeepFM: $(tail -n 2 deepfm*.log)"
 same_run deepfm deepfm-local 2
 
+# A transposed convolution of signals has a kernel of one dimension in ONNX, as others have.
+"$python" -W ignore - >python.log 2>&1 <<-'PYTHON' || fail "signals: $(tail -n 5 python.log)"
+	import split, torch
+	from torch import nn
+	split.write_network(nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU(), nn.ConvTranspose1d(4, 4, 2, stride=2), nn.ReLU(), nn.Conv1d(4, 4, 3), nn.Flatten(), nn.Linear(8, 2)),
+	                    torch.zeros(1, 2, 4), "longer.safetensors")
+PYTHON
+mkdir signals
+awk 'BEGIN { print "a,b,c,d,e,f,g,h,label"; for (i = 0; i < 20; i++) printf "%d,%d,%d,%d,%d,%d,%d,%d,%d\n", i % 3, i % 5, i % 7, i % 2, i * 3 % 5, i % 4, i % 6, i % 8, i % 2 }' |
+	tee signals/train.csv >signals/test.csv
+printf '%s\n' 'model: {network: longer.safetensors}' 'data: {kind: csv, dir: signals}' "$train" >longer.yaml
+client longer longer.yaml --local && "$SPLITC" export longer.yaml longer.onnx --set log.dir=longer >export.log 2>&1 || fail "signals: $(tail -n 2 longer.log export.log)"
+"$python" - >python.log 2>&1 <<-'PYTHON' || fail "signals: $(tail -n 5 python.log)"
+	import onnx
+	graph = onnx.load("longer.onnx").graph
+	dims = {t.name: len(t.dims) for t in graph.initializer}
+	windows = [(n.op_type, dims[n.input[1]] - len(a.ints)) for n in graph.node for a in n.attribute if a.name == "kernel_shape"]
+	assert windows == [("Conv", 2), ("ConvTranspose", 2), ("Conv", 2)], windows
+PYTHON
+
 # Two inputs: the loss of a network that has hardly learned is PyTorch's.
 i=0
 for input in width depth; do

@@ -255,6 +255,7 @@ static void draw_weight(struct recipe_node *n, const struct sl_graph_value *v, s
 		put_param(n, sl_shape1(last / recipe_divisor(last, (int)size)), SL_INIT_ONE, SL_LEARNS);
 		break;
 	case SL_OP_EMBEDDING:
+	case SL_OP_LOOKUP:
 		put_param(n, sl_shape2(size, 8), SL_INIT_NORMAL, SL_LEARNS);
 		break;
 	case SL_OP_REPEAT: /* the input's shape, or another one */

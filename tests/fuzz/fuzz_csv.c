@@ -27,6 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		source_read_as("csv", (enum sl_split)split, SL_LEARN_NUMBER, true);
 		source_read_as("csv", (enum sl_split)split, SL_LEARN_LABELS, false);
 		source_read_as("csv", (enum sl_split)split, SL_LEARN_CLASSES, true);
+		source_read_ids("csv", (enum sl_split)split, SL_LEARN_CLASSES, split == SL_SPLIT_TRAIN, 0);
+		source_read_ids("csv", (enum sl_split)split, SL_LEARN_CLASSES, split != SL_SPLIT_TRAIN, 7);
 	}
 	return 0;
 }

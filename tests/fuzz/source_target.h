@@ -37,10 +37,11 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 		abort();
 }
 
-/* A refusal must have a message; labels of an accepted set must be in range. */
-static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind, bool fill)
+/* A refusal must have a message; labels and ids of an accepted set must be in range. `buckets`: 0 or more, all columns
+ * but the label are ids; -1: none is. */
+static void source_read_ids(const char *source, enum sl_split split, enum sl_learn_kind kind, bool fill, int buckets)
 {
-	static const char *const label[] = {"label"};
+	static const char *const label[] = {"label"}, *const all[] = {"*"};
 	const struct sl_set_spec spec = {.source = source,
 					 .split = split,
 					 .dir = source_dir,
@@ -48,6 +49,9 @@ static void source_read_as(const char *source, enum sl_split split, enum sl_lear
 					 .label = label,
 					 .nlabels = 1,
 					 .fill = fill,
+					 .id_column = all,
+					 .nid_columns = buckets >= 0,
+					 .buckets = buckets < 0 ? 0 : buckets,
 					 .task = &sl_learn_tasks[kind]};
 	struct sl_room room = {0};
 	struct sl_fail fail = {0};
@@ -72,9 +76,20 @@ static void source_read_as(const char *source, enum sl_split split, enum sl_lear
 			    ? is.label < 0 || is.label >= set.classes
 			    : !isfinite(is.target) || (kind == SL_LEARN_LABELS && is.target != 0 && is.target != 1))
 			abort();
+		for (int64_t k = 0; k < v[SL_FIELD_INPUT].dim[0] && buckets >= 0; k++) {
+			const float id = ((const float *)v[SL_FIELD_INPUT].data)[k];
+
+			if (!(id >= 0 && id < (float)(buckets ? buckets : 1 << 24) && id == floorf(id)))
+				abort();
+		}
 	}
 	sl_room_close(&room);
 	sl_set_close(&set);
+}
+
+static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind, bool fill)
+{
+	source_read_ids(source, split, kind, fill, -1);
 }
 
 static void source_read(const char *source, enum sl_split split)

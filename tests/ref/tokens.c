@@ -1,5 +1,6 @@
 /* Ops on tokens: select, the first token of every row; gather, chosen tokens; transpose, swaps a
- * row's tokens and features; embedding, looks up a table row for every token. */
+ * row's tokens and features; embedding, looks up a table row for every token; lookup, for every number. */
+#include <math.h>
 #include <string.h>
 
 #include "tests/ref/kernels.h"
@@ -146,3 +147,37 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_ref_embedding = {.forward = embedding_forward, .backward = embedding_backward};
+
+static enum sl_err lookup_forward(const struct sl_op_call *call)
+{
+	const struct sl_lookup_attr *a = &call->op->u.lookup;
+	const int64_t n = sl_shape_count(&call->in[0].shape);
+	const float *id = call->in[0].data;
+	float *y = call->out.data;
+
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t k = 0; k < a->features; k++)
+			y[i * a->features + k] = id[i] >= 0 && id[i] < (float)a->rows
+							 ? call->param[0][(int64_t)id[i] * a->features + k]
+							 : NAN;
+	return SL_OK;
+}
+
+/* Ids have no gradient. */
+static enum sl_err lookup_backward(const struct sl_op_call *call)
+{
+	const struct sl_lookup_attr *a = &call->op->u.lookup;
+	const int64_t n = sl_shape_count(&call->in[0].shape);
+	const float *id = call->in[0].data, *dy = call->dout.data;
+	float *dx = call->din[0].data;
+
+	for (int64_t i = 0; i < n; i++) {
+		if (dx && !call->din_add[0])
+			dx[i] = 0;
+		for (int64_t k = 0; k < a->features && call->grad[0] && id[i] >= 0 && id[i] < (float)a->rows; k++)
+			call->grad[0][(int64_t)id[i] * a->features + k] += dy[i * a->features + k];
+	}
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_lookup = {.forward = lookup_forward, .backward = lookup_backward};

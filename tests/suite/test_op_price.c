@@ -242,7 +242,7 @@ static bool measure(struct trial *t, const struct op_point *p, int tries, struct
 	call.labels = zeros;
 	open_rows(&call, t, p);
 	fits = call.saved && call.workspace && open_call(&call, t, &r);
-	if (t->op.kind == SL_OP_EMBEDDING)
+	if (t->op.kind == SL_OP_EMBEDDING || t->op.kind == SL_OP_LOOKUP)
 		call.in[0].data = zeros;
 	if (fits) {
 		time_call(kernel->forward, &call, tries, &ran->task[0], &ran->piece[0]);

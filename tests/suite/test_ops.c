@@ -395,7 +395,8 @@ static void numeric_case(struct numeric *n)
 		grad[i] = op_xalloc(n->rig.grad[i].bytes);
 		memcpy(grad[i], op_area_read(&n->rig.grad[i], "grad", n->log), n->rig.grad[i].bytes);
 	}
-	for (int i = 0; i < n->rig.op.n_in && n->rig.op.kind != SL_OP_EMBEDDING; i++) /* ids have no gradient */
+	for (int i = 0; i < n->rig.op.n_in && n->rig.op.kind != SL_OP_EMBEDDING && n->rig.op.kind != SL_OP_LOOKUP;
+	     i++) /* ids have no gradient */
 		check_slopes(n, "din", &n->chunk.in[i], n->host.in[i], din[i], n->host.in_count[i]);
 	for (int i = 0; i < n->rig.op.n_param; i++)
 		if (n->chunk.call.grad[i])

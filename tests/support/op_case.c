@@ -242,6 +242,10 @@
 	{                                                                                               \
 		.kind = SL_OP_EMBEDDING, .n = n_, .c = f_, .u.embedding = { v_, f_, position_, first_ } \
 	}
+#define LOOKUP(n_, ids_, v_, f_)                                                 \
+	{                                                                        \
+		.kind = SL_OP_LOOKUP, .n = n_, .c = ids_, .u.lookup = { v_, f_ } \
+	}
 #define SEGMENTS(n_, v_, f_, mark_)                                                                         \
 	{                                                                                                   \
 		.kind = SL_OP_EMBEDDING, .n = n_, .c = f_, .u.embedding = { v_, f_, false, 0, true, mark_ } \
@@ -416,10 +420,11 @@ const struct op_case op_cases[] = {
 	ATTENTION_BENT(2, 150, 32, 2, 1, false, 0, 0, 0, 0, 40),
 	ATTENTION_BENT(2, 150, 16, 1, 0, true, 0.1f, 16, 0.9f, 1.5f, 65), EMBEDDING(1, 1, 1, false, 0),
 	EMBEDDING(9, 4, 7, false, 0), EMBEDDING(130, 50, 33, false, 0), EMBEDDING(64, 200, 48, false, 0),
-	EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2), EMBEDDING(100, 4, 48, true, 0),
-	SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2), SELECT(1, 1, 1), SELECT(1, 9, 7),
-	SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7), GATHER(5, 2, 33), GATHER(70, 11, 48),
-	TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1),
+	EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2), EMBEDDING(100, 4, 48, true, 0), LOOKUP(1, 1, 1, 1),
+	LOOKUP(9, 3, 4, 7), LOOKUP(70, 26, 50, 16), LOOKUP(33, 2, 900, 130), SEGMENTS(1, 1, 3, 0),
+	SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2), SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33),
+	SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7), GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1),
+	TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1),
 	TRANSPOSE_BACK(3, 5, 17), TRANSPOSE_BACK(2, 130, 31), TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1),
 	PLAIN(ELU, 3, 7, 7, 33), PLAIN(ELU, 4, 16, 0, 768), PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33),
 	PLAIN(SOFTPLUS, 4, 16, 0, 768), MATH(1, 0, 0, 1, EXP), MATH(3, 7, 7, 33, EXP), MATH(1, 0, 0, 1, LOG),
@@ -570,6 +575,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 			 c->u.embedding.position  ? " places"
 			 : c->u.embedding.segment ? " segments"
 						  : "");
+		break;
+	case SL_OP_LOOKUP:
+		snprintf(attr, sizeof(attr), " in %d rows of %d", c->u.lookup.rows, c->u.lookup.features);
 		break;
 	case SL_OP_LEAKYRELU:
 		snprintf(attr, sizeof(attr), " slope %g", (double)c->u.leaky.slope);
@@ -757,6 +765,10 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		op->u.embedding = c->u.embedding;
 		op->n_param = 1;
 		break;
+	case SL_OP_LOOKUP:
+		op->u.lookup = c->u.lookup;
+		op->n_param = 1;
+		break;
 	case SL_OP_LEAKYRELU:
 		op->u.leaky = c->u.leaky;
 		break;
@@ -832,6 +844,8 @@ int64_t op_param_count(const struct sl_op *op, int index)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
 	if (op->kind == SL_OP_EMBEDDING)
 		return (int64_t)op->u.embedding.rows * op->u.embedding.features;
+	if (op->kind == SL_OP_LOOKUP)
+		return (int64_t)op->u.lookup.rows * op->u.lookup.features;
 	if (op->kind == SL_OP_REPEAT)
 		return sl_shape_row(&op->out_shape);
 	if (sl_op_is_norm(op->kind))

@@ -39,6 +39,7 @@ struct op_case {
 		struct sl_norm_attr norm;
 		struct sl_attention_attr attention;
 		struct sl_embedding_attr embedding;
+		struct sl_lookup_attr lookup;
 		struct sl_transpose_attr transpose;
 		struct sl_concat_attr concat;
 		struct sl_permute_attr permute;

@@ -87,6 +87,12 @@ static float *input(const struct op_case *c, int64_t count, struct sl_rng_key ke
 	return spread(count, key, 0, c->kind == SL_OP_ACT || op_is_hard(c->kind) ? 4 : 1);
 }
 
+/* Rows of the table whose ids the op takes; 0: it takes none. */
+static int ids_of(const struct sl_op *op)
+{
+	return op->kind == SL_OP_EMBEDDING ? op->u.embedding.rows : op->kind == SL_OP_LOOKUP ? op->u.lookup.rows : 0;
+}
+
 void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,
 		  uint16_t chunk)
 {
@@ -104,9 +110,8 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 		host->in[i] = input(c, count, key_of(seed, i < 2 ? ARRAY_IN + i : ARRAY_THIRD, chunk));
 		host->din_start[i] = spread(count, key_of(seed, i < 2 ? ARRAY_DIN + i : ARRAY_THIRD + 1, chunk), 0, 1);
 	}
-	for (int64_t i = 0; i < rows && op->kind == SL_OP_EMBEDDING; i++) /* ids */
-		host->in[0][i] =
-			(float)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)op->u.embedding.rows);
+	for (int64_t i = 0; i < (ids_of(op) ? host->in_count[0] : 0); i++)
+		host->in[0][i] = (float)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)ids_of(op));
 	if (c->one_nan && op->kind != SL_OP_EMBEDDING)
 		host->in[0][host->in_count[0] / 2] = NAN;
 	if (c->one_large)

@@ -55,6 +55,9 @@ static void derive(struct sl_op *op, const struct op_point *p)
 		op->u.embedding.rows = (int)(s[W] + s[H] + op->u.embedding.first);
 		op->u.embedding.features = c;
 		break;
+	case SL_OP_LOOKUP:
+		op->u.lookup = (struct sl_lookup_attr){(int)(s[W] + s[H]), out};
+		break;
 	case SL_OP_XENT:
 		op->u.xent.classes = c;
 		break;

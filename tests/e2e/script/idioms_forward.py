@@ -181,7 +181,7 @@ def forward_raises(s, case):
     s.loss().backward()
 
 
-SENTENCES = {"index_by_a_tensor": (lambda m, x: x[:, torch.tensor([0, 1])], "(:, tensor.constant) of [16]"), "index_by_a_list": (lambda m, x: x[:, [0, 1]], "(:, [0, 1]) of [16]"),
+SENTENCES = {"index_by_a_tensor": (lambda m, x: x[torch.tensor([0, 1])], "lists of numbers of [16] with its rows"), "index_by_a_list": (lambda m, x: x[[0, 1]], "lists of numbers of [16] with its rows"),
              "power": (lambda m, x: x ** x, "the exponent a tensor"), "einsum": (lambda m, x: torch.einsum("bi,bi->b", x, x), "einsum of 'bi,bi->b'"), "einsum_of_one": (lambda m, x: torch.einsum("bi->ib", x), "einsum of 'bi->ib'"),
              "arange": (lambda m, x: x + torch.arange(x.shape[0])[:, None], "computes with the number of rows"), "text": (lambda m, x: torch.add(input=x, other=x), "add() with ['input', 'other']"),
              "attribute": (lambda m, x: x.mT, "a comparison or attribute of a tensor"), "dict": (lambda m, x: {"y": x}, "forward gives a dict")}

@@ -249,7 +249,7 @@ class GroupedUp(nn.Module):
         return self.o(F.relu(self.v(self.u(F.relu(self.a(x))))))
 
 
-@net((4, 16, 16), refused="ConstantPad2d")
+@net((4, 16, 16))
 class ConstantBorder(nn.Module):
     """A border by a module"""
 

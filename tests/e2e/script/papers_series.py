@@ -444,3 +444,33 @@ class RevInMiddle(nn.Module):
         x = (x - mean) / stdev * self.affine_weight + self.affine_bias
         y = self.l(x.permute(0, 2, 1)).permute(0, 2, 1)
         return (y - self.affine_bias) / (self.affine_weight + self.eps * self.eps) * stdev + mean
+
+
+@net((3, 10))
+class PaddedSignals(nn.Module):
+    """Margins of a number other than 0, before a convolution without padding"""
+
+    def __init__(self):
+        super().__init__()
+        self.pad = nn.ConstantPad1d((2, 1), 0.75)
+        self.a = nn.Conv1d(3, 4, 3)
+        self.b = nn.Conv1d(4, 4, 3)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        x = torch.tanh(self.a(self.pad(x)))
+        return self.out(torch.tanh(self.b(F.pad(x, (1, 1), value=-1.5))).mean(2))
+
+
+@net((3, 8, 8))
+class PaddedPictures(nn.Module):
+    """The same of pictures, with an odd margin"""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.ConstantPad2d((1, 2, 0, 1), -0.5), nn.Conv2d(3, 4, 3), nn.ReLU())
+        self.b = nn.Conv2d(4, 4, 3)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.out(self.b(F.pad(self.a(x), [1] * 4, "constant", 2)).mean((2, 3)))

@@ -91,22 +91,6 @@ class DCN(nn.Module):
         return self.out(y)
 
 
-@net((6,), refused="nn.Linear(n, k, bias=False) for nn.Embedding(n, k)")
-class DeepFM(nn.Module):
-    """Guo 2017: columns of categories are ids in the row"""
-
-    def __init__(self):
-        super().__init__()
-        self.emb = nn.ModuleList([nn.Embedding(5, 8) for _ in range(3)])
-        self.lin = nn.Linear(3, 2)
-        self.mlp = nn.Sequential(nn.Linear(24 + 3, 16), nn.ReLU(), nn.Linear(16, 2))
-
-    def forward(self, x):
-        e = torch.stack([m(x[:, i].abs().long().clamp(max=4)) for i, m in enumerate(self.emb)], 1)
-        fm = 0.5 * (e.sum(1) ** 2 - (e ** 2).sum(1)).sum(1, keepdim=True)
-        return fm + self.lin(x[:, 3:]) + self.mlp(torch.cat([e.flatten(1), x[:, 3:]], 1))
-
-
 @net((18,))
 class DeepFMOfOnes(nn.Module):
     """DeepFM as its refusal says: each column of 5 categories is 5 numbers"""
