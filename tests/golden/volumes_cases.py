@@ -2,14 +2,15 @@
 """Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
-       volumes_cases.py prepared FOLDER CACHE SPACING…   whether prepared cases of ct/ are what numpy makes of the files, voxel by voxel
-       volumes_cases.py same CACHE OTHER          whether two folders of prepared cases have the same bytes
+       volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
 
 Class 1 is a ball, class 2 a shell around another centre, class 3 a tube. All lie in mm, so a case's shapes are the same in
 any grid.
 """
 import gzip
+import itertools
 import os
+import pathlib
 import sys
 
 import numpy as np
@@ -115,6 +116,77 @@ def make(folder, sequences="4"):
     torch.manual_seed(1)
     for name, channels in (("ct", 1), ("mri", int(sequences))):
         split.write_network(UNet(channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
+
+
+def read(path):
+    """The voxels, indexed (i, j, k), and the affine of a file that `write` made."""
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
+        b = f.read()
+    dim, code = np.frombuffer(b, "<i2", 3, 42), np.frombuffer(b, "<i2", 1, 70)[0]
+    x = np.frombuffer(b, {2: "u1", 4: "<i2", 16: "<f4"}[code], -1, 352).reshape(dim, order="F")
+    return x, np.vstack([np.frombuffer(b, "<f4", 12, 280).reshape(3, 4).astype(float), [0, 0, 0, 1]])
+
+
+def turned(x, affine):
+    """Axes to the head, the front and the right: of all 48 ways the one nearest to it."""
+    best = None
+    for p in itertools.permutations(range(3)):
+        m = affine[:3, p] / np.linalg.norm(affine[:3, p], axis=0)
+        score = abs(m[2, 0]) + abs(m[1, 1]) + abs(m[0, 2])
+        if best is None or score > best[0]:
+            best = score, p, [m[2, 0], m[1, 1], m[0, 2]]
+    a = affine.copy()
+    a[:3, :3] = affine[:3, best[1]]
+    x = np.transpose(x, best[1])
+    for axis in range(3):
+        if best[2][axis] < 0:
+            x = np.flip(x, axis)
+            a[:3, 3] += a[:3, axis] * (x.shape[axis] - 1)
+            a[:3, axis] *= -1
+    return x, a
+
+
+def load(path):
+    b = path.read_bytes()
+    h = np.frombuffer(b, HEAD, 1)[0]
+    n = int(np.prod(h["dim"]))
+    x = np.frombuffer(b, "<f2", n * int(h["channels"]), HEAD.itemsize).reshape(*h["dim"], -1).astype(np.float32)
+    return h, x, np.frombuffer(b, "u1", n, HEAD.itemsize + 2 * x.size).reshape(h["dim"])
+
+
+def prepared(folder, cache, low, high, *spacing):
+    """Cuts with numpy, resamples with torch's grid_sample, and scales."""
+    import torch
+    import torch.nn.functional as F
+
+    low, high, spacing, seen = float(low), float(high), np.array(spacing, float), 0
+    for path in sorted(pathlib.Path(cache).glob("*.vol")):
+        part, case = path.stem.split("-")
+        file = next(pathlib.Path(folder, part).glob(f"{case}.nii*"))
+        (x, a), (label, _) = (turned(*read(p)) for p in (file, pathlib.Path(folder, "masks", part, f"{case}.nii.gz")))
+        where = np.argwhere((x > low) | (label > 0))
+        begin, end = where.min(0), where.max(0) + 1
+        box = tuple(slice(i, j) for i, j in zip(begin, end))
+        x, label = x[box].astype(np.float64), label[box]
+        step = spacing / np.linalg.norm(a[:3, :3], axis=0)
+        step[abs(step - 1) < 1e-4] = 1
+        dim = np.maximum(1, np.floor(np.array(x.shape) / step + 0.5)).astype(int)
+        at = [np.clip((np.arange(n) + 0.5) * s - 0.5, 0, m - 1) for n, s, m in zip(dim, step, x.shape)]
+        unit = [2 * (p + 0.5) / m - 1 for p, m in zip(at, x.shape)]
+        grid = torch.tensor(np.stack(np.meshgrid(*unit, indexing="ij")[::-1], -1))[None]
+        y = F.grid_sample(torch.tensor(x)[None, None], grid, padding_mode="border", align_corners=False)[0, 0].numpy()
+        y = (y.clip(low, high) - low) / (high - low)
+        nearest = [np.floor(p + 0.5).astype(int) for p in at]
+        h, got, mask = load(path)
+        world = a.copy()
+        world[:3, 3] = a[:3] @ np.append(begin + step / 2 - 0.5, 1)
+        world[:3, :3] *= step
+        assert list(h["dim"]) == list(dim) and list(h["crop"]) == list(begin), (path, h["dim"], dim)
+        assert np.allclose(h["world"], world[:3], atol=1e-4), (path, h["world"], world)
+        assert abs(got[..., 0] - y).max() < 1e-3, (path, abs(got[..., 0] - y).max())
+        assert (mask == label[np.ix_(*nearest)]).all(), path
+        seen += 1
+    assert seen == 9, seen
 
 
 if __name__ == "__main__":
