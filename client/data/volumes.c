@@ -448,7 +448,7 @@ static bool draw_place(const struct volumes *v, const struct sl_volume *of, cons
 			at[0] = voxel / h->dim[2] / h->dim[1];
 			at[1] = voxel / h->dim[2] % h->dim[1];
 			at[2] = voxel % h->dim[2];
-			return at[0] < h->dim[0];
+			return true;
 		}
 }
 

@@ -1,5 +1,6 @@
 /* Volumes: preparation against a function of the world's coordinates, the cache, and patches. */
 
+#include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -327,9 +328,14 @@ static void damaged_caches_are_made_anew(void **state)
 	assert_true(changed != hash);
 	assert_int_equal(sl_volume_hash(&changed, &spec, &files, NULL), SL_OK);
 	assert_true(changed == hash);
-	write_case("train", "d", 1, &w); /* the same bytes, written again */
-	assert_int_equal(sl_volume_hash(&changed, &spec, &files, NULL), SL_OK);
-	assert_true(changed != hash);
+	for (int k = 0; k < 3; k++) { /* the same bytes at another time, in seconds or nanoseconds */
+		static const struct timespec time[3] = {{1000, 500}, {1001, 500}, {1001, 501}};
+		const uint64_t before = changed;
+
+		assert_int_equal(utimensat(AT_FDCWD, files.mask, (const struct timespec[2]){time[k], time[k]}, 0), 0);
+		assert_int_equal(sl_volume_hash(&changed, &spec, &files, NULL), SL_OK);
+		assert_true(changed != before);
+	}
 }
 
 /* ---- sets */
@@ -505,6 +511,7 @@ static void an_evaluation_sees_every_voxel(void **state)
 				const int64_t begin = sl_patch_around(at, patch, side);
 
 				assert_true(begin <= at && at < begin + patch);
+				assert_true(patch > side || (begin >= 0 && begin + patch <= side));
 			}
 		}
 }
@@ -547,10 +554,23 @@ static void masks_are_turned_along(void **state)
 	const struct sl_volume_spec spec = {.step = step, .steps = 1};
 	const int64_t dim[3] = {3, 4, 5};
 	struct sl_step read[SL_VOLUME_STEPS];
-	float voxel[3 * 4 * 5 * 2];
+	float voxel[3 * 4 * 5 * 2] = {0};
 	int32_t mask[3 * 4 * 5];
 	struct sl_fail fail;
 
+	assert_int_equal(sl_volume_steps_read(read, &spec, &fail), SL_OK);
+	for (int64_t sample = 0, turned = 0; sample < 40; sample++) { /* samples of an epoch draw apart */
+		static const char half[1][SL_CONF_TEXT] = {"RandomFlip(2)"};
+		const struct sl_volume_spec some = {.step = half, .steps = 1};
+
+		assert_int_equal(sl_volume_steps_read(read, &some, &fail), SL_OK);
+		for (int i = 0; i < 60; i++)
+			mask[i] = i;
+		sl_volume_steps_apply(read, 1, &(struct sl_sample_draw){1, 1}, sample, voxel, mask, dim, 2);
+		assert_true(mask[0] == 0 || mask[0] == 4);
+		turned += mask[0] == 4;
+		assert_true(sample < 39 || (turned > 8 && turned < 32));
+	}
 	assert_int_equal(sl_volume_steps_read(read, &spec, &fail), SL_OK);
 	for (int i = 0; i < 60; i++) {
 		mask[i] = i;
