@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/guard.h"
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
 
@@ -62,7 +63,7 @@ enum sl_err sl_volume_map(struct sl_volume *out, const char *path, uint64_t hash
 	struct stat st = {.st_size = 0};
 	int64_t voxels;
 
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && !sl_guard_is_foreign(st.st_uid))
 		h = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);

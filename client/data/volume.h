@@ -69,7 +69,7 @@ enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, c
  * CANTCREATE, NOMEM. */
 enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
 			      const struct sl_volume_files *files, struct sl_fail *fail) SL_MUST_CHECK;
-/* Maps a prepared case. NOINPUT: there is none, or it has another hash, or is damaged. */
+/* Maps a prepared case. NOINPUT: there is none, or it has another hash, is damaged, or belongs to another user. */
 enum sl_err sl_volume_map(struct sl_volume *out, const char *path, uint64_t hash, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_volume_close(struct sl_volume *volume); /* idempotent; a zeroed one is fine */
 

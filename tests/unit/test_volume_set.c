@@ -168,11 +168,10 @@ static void voxels_keep_their_places(void **state)
 			const struct sl_volume_files files = files_of("train", "a", 2);
 			struct sl_volume v;
 
+			if (s != 1 && k % 5) /* each writes and syncs three files */
+				continue;
 			memcpy(spec.spacing, wants[s], sizeof spec.spacing);
-			if (s == 0)
-				write_case("train", "a", 2, &w);
-			else
-				write_case("train", "a", 2, &w);
+			write_case("train", "a", 2, &w);
 			prepare_one(&v, &spec, &files);
 			assert_int_equal(v.head->kept[0] * v.head->kept[1] * v.head->kept[2],
 					 (I - 3) * (J - 3) * (K - 4));
