@@ -17,7 +17,12 @@ static const struct form {
 	{"n+2", 540, 4, 16, 8, 12, 104, 8, 168, 176, 500, 344, 4, 352, 400},
 };
 
-enum { U8 = 2, I16 = 4, I32 = 8, F32 = 16, F64 = 64, I8 = 256, U16 = 512, U32 = 768, I64 = 1024, U64 = 1280 };
+/* The standard's datatypes that are read, with their bytes: whole numbers without and with a sign, and floats. */
+static const struct type {
+	int code, bytes;
+	enum { UNSIGNED, SIGNED, REAL } kind;
+} types[] = {{2, 1, UNSIGNED}, {4, 2, SIGNED},     {8, 4, SIGNED},     {16, 4, REAL},     {64, 8, REAL},
+	     {256, 1, SIGNED}, {512, 2, UNSIGNED}, {768, 4, UNSIGNED}, {1024, 8, SIGNED}, {1280, 8, UNSIGNED}};
 
 /* A file that is read from its start, inflated if it is gzip's. */
 struct reader {
@@ -217,44 +222,21 @@ static enum sl_err read_affine(const struct header *h, struct sl_nifti *out, str
 	return SL_OK;
 }
 
-static int bytes_of(int64_t datatype)
+static const struct type *find_type(int64_t code)
 {
-	switch (datatype) {
-	case U8:
-	case I8:
-		return 1;
-	case I16:
-	case U16:
-		return 2;
-	case I32:
-	case U32:
-	case F32:
-		return 4;
-	case F64:
-	case I64:
-	case U64:
-		return 8;
-	default:
-		return 0;
-	}
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (types[i].code == code)
+			return &types[i];
+	return NULL;
 }
 
-static double value_at(const uint8_t *at, int64_t datatype, int bytes, bool swap)
+static double value_at(const uint8_t *at, const struct type *type, bool swap)
 {
-	const uint64_t bits = bits_at(at, bytes, swap);
+	const uint64_t bits = bits_at(at, type->bytes, swap);
 
-	switch (datatype) {
-	case U8:
-	case U16:
-	case U32:
-	case U64:
-		return (double)bits;
-	case F32:
-	case F64:
-		return real_of(bits, bytes);
-	default:
-		return (double)whole_of(bits, bytes);
-	}
+	return type->kind == REAL     ? real_of(bits, type->bytes)
+	       : type->kind == SIGNED ? (double)whole_of(bits, type->bytes)
+				      : (double)bits;
 }
 
 /* Whether the file can have so many bytes; a header may say anything. */
@@ -274,7 +256,8 @@ static bool is_long_enough(struct reader *r, int64_t bytes)
 static enum sl_err read_voxels(struct reader *r, const struct header *h, struct sl_nifti *v)
 {
 	const int64_t datatype = whole_at(h, h->form->datatype, 2), n = v->dim[0] * v->dim[1] * v->dim[2];
-	const int bytes = bytes_of(datatype);
+	const struct type *type = find_type(datatype);
+	const int bytes = type ? type->bytes : 1;
 	const double offset =
 		h->form->whole == 8 ? (double)whole_at(h, h->form->offset, 8) : real_at(h, h->form->offset, 0);
 	const double given = real_at(h, h->form->slope, 0);
@@ -283,7 +266,7 @@ static enum sl_err read_voxels(struct reader *r, const struct header *h, struct 
 	uint8_t some[BUFFER];
 	enum sl_err err = SL_OK;
 
-	if (!bytes)
+	if (!type)
 		return sl_fail_set(r->fail, SL_ERR_DATA,
 				   "its voxels are of datatype %" PRId64
 				   ", which is not read: write them as whole numbers or floats",
@@ -302,7 +285,7 @@ static enum sl_err read_voxels(struct reader *r, const struct header *h, struct 
 
 		err = pull(r, some, (size_t)(most * bytes));
 		for (int64_t i = 0; i < most && !err; i++) {
-			const float x = (float)(value_at(some + i * bytes, datatype, bytes, h->swap) * slope + inter);
+			const float x = (float)(value_at(some + i * bytes, type, h->swap) * slope + inter);
 			const int64_t k = at + i;
 
 			v->voxel[k] = x;

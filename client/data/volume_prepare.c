@@ -1,9 +1,11 @@
 /* Prepares a case (volume.h). */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/data/volume.h"
 #include "common/base/newfile.h"
@@ -33,13 +35,16 @@ struct between {
 
 static enum sl_err read_file(const char *path, struct sl_nifti *out, bool whole, struct sl_fail *fail)
 {
-	FILE *file = fopen(path, "rb");
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+	struct stat st;
 	struct sl_fail why = {.text = ""};
 	enum sl_err err;
 
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
-	err = sl_nifti_read(out, file, whole, &why);
+	err = fstat(fd, &st) || !S_ISREG(st.st_mode) ? sl_fail_set(&why, SL_ERR_NOINPUT, "not a regular file")
+						     : sl_nifti_read(out, file, whole, &why);
 	fclose(file);
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }

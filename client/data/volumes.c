@@ -80,7 +80,7 @@ static enum sl_err list_files(struct volumes *v, struct sl_fail *fail)
 		if (entry->d_name[0] == '.')
 			continue;
 		dicom |= n > 4 && strcasecmp(entry->d_name + n - 4, ".dcm") == 0;
-		if (ending_of(entry->d_name))
+		if (ending_of(entry->d_name) && sl_folder_entry_kind(v->root, entry) == S_IFREG)
 			fits = sl_names_add(&v->files, entry->d_name);
 	}
 	closedir(dir);
@@ -121,8 +121,6 @@ static enum sl_err list_cases(struct volumes *v, struct sl_fail *fail)
 					   "without gaps",
 					   v->root, file, SL_VOLUME_CHANNELS - 1);
 		v->first[v->cases.n] = i + 1;
-		if (v->cases.n > 1 && k == v->first[1]) /* one too many; fewer are found below */
-			break;
 	}
 	v->channels = v->first[1];
 	for (int64_t i = 1; i < v->cases.n; i++)
@@ -349,7 +347,8 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 		err = no_memory(fail);
 	for (int64_t i = 0; i < v->cases.n && !err; i++) {
 		err = prepare_one(v, i, files, &progress, fail);
-		show_progress(progress, i + 1, v->cases.n);
+		if (!err)
+			show_progress(progress, i + 1, v->cases.n);
 	}
 	sl_progress_close(progress);
 	if (lock >= 0)

@@ -17,13 +17,12 @@ struct sl_rng_key {
 
 /* Streams that do not belong to an op of the model: an op's stream is its number, counted from 0. */
 enum sl_rng_stream {
-	SL_RNG_INIT = 0xff00,    /* step = index of the parameter in the whole model */
-	SL_RNG_SHUFFLE = 0xff01, /* step = epoch */
-	SL_RNG_AUGMENT = 0xff02, /* step = epoch, element = 8 × sample's index in the file set */
-	SL_RNG_MIXUP = 0xff03,   /* step = epoch */
-	SL_RNG_MASK = 0xff04,    /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
-	SL_RNG_PATCH =
-		0xff06, /* step = epoch, chunk = 0 or a transform from 1 on, element = 64 × (case × patches + patch) */
+	SL_RNG_INIT = 0xff00,     /* step = index of the parameter in the whole model */
+	SL_RNG_SHUFFLE = 0xff01,  /* step = epoch */
+	SL_RNG_AUGMENT = 0xff02,  /* step = epoch, element = 8 × sample's index in the file set */
+	SL_RNG_MIXUP = 0xff03,    /* step = epoch */
+	SL_RNG_MASK = 0xff04,     /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
+	SL_RNG_PATCH = 0xff06,    /* step = epoch, element = 64 × the sample's index (client/data/volume_step.h) */
 	SL_RNG_GENERATE = 0xff05, /* step = prompt, element = tokens in front of the one that is drawn */
 	SL_RNG_CODEC = 0xff10,    /* + direction; + SL_DIR_COUNT for a transform */
 	SL_RNG_JITTER = 0xff20,

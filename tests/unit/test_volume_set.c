@@ -20,7 +20,8 @@ static int make_root(void **state)
 {
 	static const char *const folder[] = {"", "/train", "/test", "/masks", "/masks/train", "/masks/test"};
 
-	snprintf(root, sizeof root, "/tmp/test_volume_set-%ld", (long)getpid());
+	snprintf(root, sizeof root, "%s/test_volume_set-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+		 (long)getpid());
 	for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
 		snprintf(path[0], sizeof path[0], "%s%s", root, folder[i]);
 		assert_int_equal(mkdir(path[0], 0755), 0);
@@ -644,7 +645,9 @@ static void wrong_folders_are_named(void **state)
 	write_case("train", "a", 1, &w);
 	run("mv masks/train/a.nii.gz m");
 	refuses(SL_SPLIT_TRAIN, "each case needs its mask");
-	run("mv m masks/train/a.nii.gz");
+	run("mkfifo masks/train/a.nii.gz");
+	refuses(SL_SPLIT_TRAIN, "not a regular file");
+	run("mv m masks/train/a.nii.gz; mkfifo train/p.nii");
 	write_case("train", "b", 2, &w);
 	refuses(SL_SPLIT_TRAIN, "case b has 2 sequences, and a has 1");
 	run("rm train/b_0000.nii");
