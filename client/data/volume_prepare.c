@@ -269,8 +269,8 @@ static enum sl_err make_voxels(struct work *w, struct sl_fail *fail)
 	struct between *axis[3] = {NULL};
 	bool fine = true;
 
-	w->voxel = malloc((size_t)(voxels * w->files->n) * sizeof *w->voxel);
-	w->label = malloc((size_t)voxels);
+	w->voxel = calloc((size_t)(voxels * w->files->n), sizeof *w->voxel);
+	w->label = calloc((size_t)voxels, sizeof *w->label);
 	for (int k = 0; k < 3; k++) {
 		axis[k] = calloc((size_t)n[k], sizeof *axis[k]);
 		fine = fine && axis[k];
