@@ -31,6 +31,10 @@ enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3
 	const struct sl_conf_client *c = s->conf;
 	const int64_t depth = s->plan ? s->plan->model->depth[0] : 0;
 
+	if (c->model.task != SL_CONF_PIXELS)
+		return sl_conf_client_fail(c, "model.task", fail,
+					   "volumes have masks, and this network gives one class for all voxels: give "
+					   "pixels, and a network with a class for each");
 	if (patch[0] * patch[1] == c->model.image.h && patch[2] == c->model.image.w && (!s->plan || depth == patch[0]))
 		return SL_OK;
 	if (s->plan && !depth)

@@ -78,6 +78,8 @@ refused 78 'axes must be of 0, 1 and 2' --set 'data.transforms=RandomFlip(axes=3
 refused 78 'an evaluation takes each voxel once' --set 'data.test_transforms=RandomFlip()'
 refused 78 'is of volumes: data.kind: volumes' --set data.kind=images --set 'data.transforms=RandomFlip()' --set data.test_transforms=
 refused 78 'data with 4 channels would fit' --set model.network="$tmp/mri.safetensors"
+refused 78 'volumes have masks, and this network gives one class for all voxels' --set model.network="$tmp/one.safetensors" --set model.task=classes \
+	--set head_end= --set tail_begin= --set train.loss=labels --set data.label=label
 refused 78 'without log.dir' --set data.cache= --set log.dir= --set train.checkpoint_every=0
 refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.transforms= --set data.spacing=1,1,1
 mkdir -p "$tmp/scans/train"

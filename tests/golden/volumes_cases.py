@@ -116,6 +116,9 @@ def make(folder, sequences="4"):
     torch.manual_seed(1)
     for name, channels in (("ct", 1), ("mri", int(sequences))):
         split.write_network(UNet(channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
+    layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
+    one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
+    split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
 
 
 def read(path):
