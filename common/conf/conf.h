@@ -26,7 +26,7 @@ enum {
 	SL_CONF_ALSO = 8,          /* sources in data.also */
 	SL_CONF_WHY = 320,         /* a sentence of a check */
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 208,
+	SL_CONF_MAX_KEYS = 224,
 	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
