@@ -6,6 +6,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/data_tokens.h"
+#include "client/cmd/data_volumes.h"
 #include "client/data/class_name.h"
 #include "client/data/picture_write.h"
 #include "client/data/sheet.h"
@@ -24,6 +25,7 @@ static const char *const usage[] = {
 	"that cannot be read are named, and the exit status is 65.",
 	"For texts it prints how many tokens the rows have, how large a batch is on the link with and without padding, "
 	"and how fast texts are tokenized. The first rows are shown as tokens.",
+	"For volumes it prints which share of voxels each class has in an epoch's patches, and how fast patches come.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels. "
 	"Masks are laid over the pictures.",
 	NULL,
@@ -449,6 +451,10 @@ int splitc_data(int argc, char **argv)
 		return sl_command_refuse("data: texts have no pictures to draw with --sheet");
 	if (sl_source_find(sl_conf_data_kinds[conf.data.kind])->extent)
 		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
+	if (conf.data.kind == SL_DATA_VOLUMES)
+		return o.sheet ? sl_command_refuse("data: volumes are not drawn: leave out --sheet")
+		       : sl_data_volumes(&conf, o.json, &fail) ? sl_command_failed(&fail)
+							       : 0;
 	l.setup.conf = &conf;
 	l.setup.reads = SL_READS_ALL;
 	l.setup.alone = strcmp(conf.data.partition, "batch") != 0; /* which divides batches, not the set */

@@ -328,6 +328,9 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	if (streams(o) && conf->model.task == SL_CONF_PIXELS)
 		return sl_conf_client_fail(conf, "model.task", fail,
 					   "masks are written to files: give FILEs, no --stream");
+	if (conf->data.kind == SL_DATA_VOLUMES)
+		return sl_conf_client_fail(conf, "data.kind", fail,
+					   "predict does not write masks of volumes yet; eval has their figures");
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)

@@ -189,8 +189,8 @@ static enum sl_err add_class(struct sl_images *set, const char *name, int32_t la
 	for (int i = 0; i < SL_IMAGES_KINDS && !err && set->files.n == before; i++)
 		if (set->kind[i].n && strcmp(set->kind[i].ending, ".nii") == 0)
 			err = sl_fail_set(fail, SL_ERR_DATA,
-					  "%s: NIfTI: volumes are not read yet; save slices as PNG or "
-					  "TIFF of 16 bits, or as DICOM",
+					  "%s: NIfTI: volumes with masks are data.kind: volumes; of single slices "
+					  "save PNG or TIFF of 16 bits, or DICOM",
 					  name);
 	if (!err && set->files.n == before && !set->lacking)
 		err = set->root && name[0]

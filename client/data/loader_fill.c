@@ -58,7 +58,7 @@ static enum sl_err fill_image(struct slot *slot, int k, float *image, int64_t r,
 	}
 	if (in->transform)
 		return sl_transform_apply(&loader->work[thread * loader->n_input + k], image, picture, fail);
-	memcpy(image, picture->data, loader->input_bytes[k]); /* a row of numbers */
+	memcpy(image, picture->data, loader->input_bytes[k]); /* a row of numbers, or a patch */
 	return SL_OK;
 }
 
@@ -72,7 +72,7 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 	struct sl_fail why = {0};
 	enum sl_err err;
 
-	if (loader->type[SL_FIELD_TARGET].ndim < 2) {
+	if (loader->type[SL_FIELD_TARGET].ndim < 2 || !loader->input[0].transform) {
 		memcpy(out, target->data, bytes);
 		return SL_OK;
 	}
@@ -92,6 +92,7 @@ static enum sl_err fill_input(struct slot *slot, int k, int64_t r, int64_t sampl
 	struct sl_loader *loader = slot->loader;
 	const struct sl_loader_input *in = &loader->input[k];
 	struct sl_room *room = &loader->room[thread * loader->n_input + k];
+	const struct sl_sample_draw draw = {loader->spec.seed, drawn_in(slot, r)};
 	float *image = (float *)slot->input[k] + (size_t)r * loader->input_bytes[k] / sizeof(float);
 	struct sl_fail why = {0};
 	enum sl_err err;
@@ -99,7 +100,9 @@ static enum sl_err fill_input(struct slot *slot, int k, int64_t r, int64_t sampl
 	if (in->transform)
 		room->wanted = sl_transform_begin(in->transform, &loader->work[thread * loader->n_input + k],
 						  loader->spec.seed, drawn_in(slot, r), sample);
+	room->draw = &draw;
 	err = in->set->source->sample(in->set, sample, room, value, fail);
+	room->draw = NULL;
 	return err ? err
 		   : sl_set_blame(in->set, sample,
 				  fill_image(slot, k, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why,

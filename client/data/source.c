@@ -243,6 +243,7 @@ struct plain {
 static struct plain plain_words(const struct sl_field_type *type)
 {
 	static const struct plain all[] = {{"image", "pictures", "images, webdataset, cifar10 or cifar100"},
+					   {"volume", "volumes", "volumes"},
 					   {"tokens", "texts", "text or glue"},
 					   {"row", "rows of a table", "csv"}};
 	size_t i = 0;

@@ -25,10 +25,11 @@ enum {
 	SL_SET_MAX_SAMPLES = 1 << 24 /* in all files together */
 };
 
-/* One field as a set declares it. Pictures are [H, W, C], masks [H, W], tokens and rows of a table [n], several
+/* One field as a set declares it. Pictures are [H, W, C], masks [H, W], volumes and theirs the same with the slices one
+ * below the other: [D·H, W, C] and [D·H, W], tokens and rows of a table [n], several
  * targets [K]. A single label or number has no dimensions. */
 struct sl_field_type {
-	const char *name; /* "image", "tokens", "row"; "label", "labels", "number", "mask" */
+	const char *name; /* "image", "volume", "tokens", "row"; "label", "labels", "number", "mask" */
 	enum sl_dtype dtype;
 	int ndim;
 	int64_t dim[SL_FIELD_DIMS]; /* 0: free, each sample has its own */
@@ -117,8 +118,9 @@ struct sl_set_spec {
 	const struct json_t *about;
 	const struct sl_parts
 		*parts; /* only this part of the training files' samples (parts.h); `split` is TRAIN then; NULL: all */
-	struct sl_token_next next;        /* texts: how to make rows for a causal language model */
-	const struct sl_learn_task *task; /* what a target is; NULL: a class */
+	struct sl_token_next next;           /* texts: how to make rows for a causal language model */
+	const struct sl_learn_task *task;    /* what a target is; NULL: a class */
+	const struct sl_volume_spec *volume; /* volumes: how they are prepared and cut (volume.h) */
 };
 
 struct sl_aligned;
@@ -164,6 +166,11 @@ struct sl_wanted {
 	void *arg;
 };
 
+/* What a source draws random numbers from: for training data of which it makes other samples in each epoch. */
+struct sl_sample_draw {
+	uint64_t seed, epoch;
+};
+
 /* One thread's buffers for the samples that it reads. They grow to what the largest sample needs. Begins zeroed. */
 struct sl_room {
 	uint8_t *data;
@@ -172,8 +179,9 @@ struct sl_room {
 	size_t file_bytes;
 	uint8_t *deep; /* 16-bit pixels as floats, or a rotated picture */
 	size_t deep_bytes;
-	const struct sl_wanted *wanted; /* asks for parts of pictures; NULL: whole pictures */
-	struct sl_room *mask;           /* buffers for the picture's mask; NULL: none was read yet */
+	const struct sl_wanted *wanted;    /* asks for parts of pictures; NULL: whole pictures */
+	const struct sl_sample_draw *draw; /* of a source that draws; NULL: as in the first epoch of seed 0 */
+	struct sl_room *mask;              /* buffers for the picture's mask; NULL: none was read yet */
 };
 
 /* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. Numbers of a
@@ -201,8 +209,8 @@ struct sl_source {
 	 * samples. NULL: `open` reads no more than that; sl_set_check opens the set and closes it again. */
 	enum sl_err (*check)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			     struct sl_fail *fail);
-	/* Reads a sample: a function of `index` alone, for any thread, at any time. DATA, NOINPUT: this sample
-	 * cannot be read, and *fail names its file; IO, NOMEM. */
+	/* Reads a sample: a function of `index`, and of room->draw, for any thread, at any time. DATA, NOINPUT: this
+	 * sample cannot be read, and *fail names its file; IO, NOMEM. */
 	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail);
 	void (*close)(struct sl_set *set);

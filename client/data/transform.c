@@ -57,6 +57,8 @@ static const char *check_place(const struct sl_step *s, struct known *known, con
 	const bool on_floats = s->kind == SL_STEP_NORMALIZE || s->kind == SL_STEP_RANDOM_ERASING ||
 			       s->kind == SL_STEP_CUTOUT || s->kind == SL_STEP_TO_TENSOR;
 
+	if (s->kind >= SL_STEP_VOLUMES)
+		return "is of volumes: data.kind: volumes";
 	if (spec->fixed && is_random(s))
 		return "an evaluation leaves nothing to chance: only Resize, CenterCrop, Grayscale and Normalize";
 	if (spec->deep && (s->kind == SL_STEP_RAND_AUGMENT ||

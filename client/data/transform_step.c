@@ -30,6 +30,10 @@ static const struct {
 	[SL_STEP_NORMALIZE] = {"Normalize", {"mean", "std", "inplace"}},
 	[SL_STEP_RANDOM_ERASING] = {"RandomErasing", {"p", "scale", "ratio", "value", "inplace"}},
 	[SL_STEP_CUTOUT] = {"Cutout", {"size"}},
+	[SL_STEP_FLIP] = {"RandomFlip", {"axes", "p"}},
+	[SL_STEP_GAMMA] = {"RandomGamma", {"gamma", "p"}},
+	[SL_STEP_NOISE] = {"RandomNoise", {"std", "p"}},
+	[SL_STEP_INTENSITY] = {"RandomIntensity", {"scale", "shift", "p"}},
 };
 
 /* A parameter's value: numbers, in brackets or alone, or a word (a name, a text in quotes, None). */
@@ -395,6 +399,32 @@ static enum sl_err set_other_param(struct sl_step *s, const char *param, const s
 	return is_word(v, "None") ? SL_OK : set_fill(s, param, v, fail);
 }
 
+static enum sl_err set_probability(struct sl_step *s, const struct value *v, struct sl_fail *fail)
+{
+	s->p = v->number[0];
+	return v->n == 1 && s->p >= 0 && s->p <= 1 ? SL_OK : wrong(fail, "p", "from 0 to 1");
+}
+
+static enum sl_err set_volume_param(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
+{
+	double *to = &s->spread[strcmp(param, "shift") == 0];
+
+	if (strcmp(param, "p") == 0)
+		return set_probability(s, v, fail);
+	if (strcmp(param, "gamma") == 0)
+		return set_pair(s->gamma, param, v, 0.1, 10, fail);
+	memset(s->axis, 0, sizeof s->axis);
+	for (int i = 0; i < v->n && s->kind == SL_STEP_FLIP; i++) {
+		if (!is_integer(v->number[i], 0, 2))
+			return wrong(fail, param, "of 0, 1 and 2: depth, height, width");
+		s->axis[(int)v->number[i]] = true;
+	}
+	if (s->kind == SL_STEP_FLIP)
+		return v->n > 0 ? SL_OK : wrong(fail, param, "of 0, 1 and 2: depth, height, width");
+	*to = v->number[0];
+	return v->n == 1 && *to >= 0 && *to <= 1 ? SL_OK : wrong(fail, param, "from 0 to 1");
+}
+
 static bool has_other_params(const struct sl_step *s)
 {
 	return s->kind == SL_STEP_RANDOM_ROTATION || s->kind == SL_STEP_RANDOM_AFFINE ||
@@ -405,6 +435,8 @@ static enum sl_err set_param(struct sl_step *s, int i, const struct value *v, st
 {
 	const char *param = kinds[s->kind].param[i];
 
+	if (s->kind >= SL_STEP_VOLUMES)
+		return set_volume_param(s, param, v, fail);
 	if (strcmp(param, "size") == 0)
 		return set_size(s, v, fail);
 	if (has_other_params(s))
@@ -425,10 +457,8 @@ static enum sl_err set_param(struct sl_step *s, int i, const struct value *v, st
 		return set_pair(s->ratio, param, v, 0.001, 1000, fail);
 	if (strcmp(param, "mean") == 0 || strcmp(param, "std") == 0)
 		return set_normal(s, param, v, fail);
-	if (strcmp(param, "p") == 0) {
-		s->p = v->number[0];
-		return v->n == 1 && s->p >= 0 && s->p <= 1 ? SL_OK : wrong(fail, param, "from 0 to 1");
-	}
+	if (strcmp(param, "p") == 0)
+		return set_probability(s, v, fail);
 	return only(param, v, fail);
 }
 
@@ -454,7 +484,11 @@ static void set_defaults(struct sl_step *s, int h, int w)
 
 	s->h = h;
 	s->w = w;
-	s->p = s->kind == SL_STEP_RANDOM_GRAYSCALE ? 0.1 : 0.5;
+	s->p = s->kind == SL_STEP_RANDOM_GRAYSCALE ? 0.1 : s->kind > SL_STEP_FLIP ? 0.3 : 0.5;
+	s->axis[0] = s->axis[1] = s->axis[2] = true;
+	s->gamma[0] = 0.7;
+	s->gamma[1] = 1.5;
+	s->spread[0] = s->spread[1] = 0.1;
 	s->grow[0] = s->grow[1] = 1;
 	s->ops = 2;
 	s->magnitude = 9;

@@ -24,6 +24,11 @@ enum sl_step_kind {
 	SL_STEP_NORMALIZE,
 	SL_STEP_RANDOM_ERASING,
 	SL_STEP_CUTOUT,
+	SL_STEP_VOLUMES, /* from here on: steps of volumes (volume_step.h) */
+	SL_STEP_FLIP = SL_STEP_VOLUMES,
+	SL_STEP_GAMMA,
+	SL_STEP_NOISE,
+	SL_STEP_INTENSITY,
 	SL_STEP_COUNT
 };
 
@@ -48,6 +53,9 @@ struct sl_step {
 		shear[2][2]; /* of RandomRotation and RandomAffine; grow: the latter's `scale` */
 	double centre[2];    /* if `centred`; else it is the image's centre */
 	bool centred, bilinear;
+	bool axis[3];     /* RandomFlip: which are turned */
+	double gamma[2];  /* RandomGamma */
+	double spread[2]; /* RandomNoise: the largest deviation; RandomIntensity: of the factor, and of the sum */
 	int ops, magnitude,
 		bins; /* RandAugment: number of operations, their strength, and how many strengths there are */
 };

@@ -12,6 +12,7 @@
 #include "client/data/parts.h"
 #include "client/data/stream_set.h"
 #include "client/setup/about.h"
+#include "client/setup/setup_volumes.h"
 #include "common/base/log.h"
 
 /* The arrays to which a struct sl_set_spec points. */
@@ -20,6 +21,7 @@ struct names {
 		*date[SL_CONF_LIST_MAX], *ids[SL_CONF_LIST_MAX], *column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
+	struct sl_setup_volume volume;
 };
 
 static const char member_mark[] = "%m";
@@ -79,6 +81,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.label_id = c->data.label_id,
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
+		.volume = sl_setup_volume(&name->volume, c),
 		.unlabelled = !sl_setup_task(c)->labelled || sl_conf_lacks_labels(c),
 		.id = c->data.kind == SL_DATA_CSV ? c->data.id : "",
 		.aligned = s->aligned,
@@ -127,8 +130,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_learn_task *task = sl_setup_task(c);
 	const bool labelled = task->labelled && !sl_conf_lacks_labels(c);
-	const struct sl_field_type image = {
-		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, sl_setup_network_channels(s)}};
+	const struct sl_field_type image = {c->data.kind == SL_DATA_VOLUMES ? "volume" : "image",
+					    SL_F32,
+					    3,
+					    {c->model.image.h, c->model.image.w, sl_setup_network_channels(s)}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
 	const struct sl_field_type row = {"row", SL_F32, 1, {0}};
 	const struct sl_field_type *wanted = sl_model_takes_tokens(c->model.name) ? &tokens
@@ -176,6 +181,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
+	if (spec->volume && wanted == &image)
+		return sl_setup_check_patch(s, spec->volume->patch, fail);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
 		return sl_conf_client_fail(
 			c, "model.features", fail,

@@ -94,7 +94,7 @@ bool sl_setup_decodes(const struct sl_conf_client *c)
 /* Whether a list of transforms prepares samples, and not CIFAR's own augmentation. */
 static bool transforms(const struct sl_conf_client *c)
 {
-	return sl_setup_decodes(c) || c->data.transforms.n;
+	return sl_setup_decodes(c) || (c->data.transforms.n && c->data.kind != SL_DATA_VOLUMES);
 }
 
 /* The step of this name; NULL: there is none. RandomGrayscale is another step than Grayscale. */

@@ -22,6 +22,7 @@ enum sl_rng_stream {
 	SL_RNG_AUGMENT = 0xff02,  /* step = epoch, element = 8 × sample's index in the file set */
 	SL_RNG_MIXUP = 0xff03,    /* step = epoch */
 	SL_RNG_MASK = 0xff04,     /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
+	SL_RNG_PATCH = 0xff06,    /* step = epoch, element = 64 × the sample's index (client/data/volume_step.h) */
 	SL_RNG_GENERATE = 0xff05, /* step = prompt, element = tokens in front of the one that is drawn */
 	SL_RNG_CODEC = 0xff10,    /* + direction; + SL_DIR_COUNT for a transform */
 	SL_RNG_JITTER = 0xff20,

@@ -39,9 +39,11 @@ ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
 ASK(guesses_next, c->model.head == SL_CONF_CAUSAL_LM)
 ASK(draws, c->generate.temperature > 0)
 ASK(has_classes, c->model.head == SL_CONF_CLASSIFIER)
-ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
+ASK(has_pictures, c->data.kind < SL_DATA_VOLUMES)
 ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
 ASK(reads_picture_files, reads_shards(c) || c->data.kind == SL_DATA_IMAGES)
+ASK(reads_volumes, c->data.kind == SL_DATA_VOLUMES)
+ASK(has_no_volumes, !reads_volumes(c))
 ASK(reads_table, c->data.kind == SL_DATA_CSV)
 ASK(has_ids, c->data.ids.n > 0)
 ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
@@ -56,9 +58,9 @@ ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
 ASK(learns_numbers,
     c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
 ASK(has_sources, c->data.also.n || c->also)
-ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
+ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c) || reads_volumes(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
-ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
+ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_volumes(c) && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define NEED(key, met, why, ...) {key, met, 0, why "; leave this key out", {__VA_ARGS__}}
 #define OF_NETWORKS(key, has)    {key, NULL, has, NULL, {"model.name"}}
@@ -73,6 +75,8 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define TRANSFORMED  "belongs to data.kind: cifar10 and cifar100 without data.transforms; list such steps in data.transforms"
 #define BY_POINTS    "train.schedule.points sets the learning rate of every step"
 #define PICTURE_FILE "belongs to data.kind: images and webdataset"
+#define VOLUMES      "belongs to data.kind: volumes"
+#define NO_STEPS     "is of pictures; volumes are scaled by data.intensity, and an evaluation takes each voxel once"
 #define TEXTS        "belongs to texts (data.kind: text, or a task of GLUE)"
 
 /* A key is idle, and refused if it was set, unless `met` holds or the network has one of `has`. `why` is the
@@ -132,6 +136,15 @@ static const struct need {
 	NEED("data.labels", labels_pictures, "belongs to data.kind: images, where these data have labels, and not one for each pixel", DATA),
 	NEED("data.label_id", has_labels, "needs data.labels", "data.labels"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
+	NEED("data.normalize", has_no_volumes, NO_STEPS, DATA),
+	NEED("data.test_transforms", has_no_volumes, NO_STEPS, DATA),
+	NEED("data.patch", reads_volumes, VOLUMES, DATA),
+	NEED("data.patches", reads_volumes, VOLUMES, DATA),
+	NEED("data.foreground", reads_volumes, VOLUMES, DATA),
+	NEED("data.spacing", reads_volumes, VOLUMES, DATA),
+	NEED("data.axes", reads_volumes, VOLUMES, DATA),
+	NEED("data.intensity", reads_volumes, VOLUMES, DATA),
+	NEED("data.cache", reads_volumes, VOLUMES, DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.dates", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.ids", reads_table, "belongs to data.kind: csv", DATA),

@@ -30,6 +30,8 @@ static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_
 
 const char *sl_conf_check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	const char *blame;
+
 	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n)
 		return sl_conf_say(why, c->data.transforms.n ? "data.transforms" : "data.test_transforms",
 				   "data.transforms and data.test_transforms: both, or none of them");
@@ -39,5 +41,6 @@ const char *sl_conf_check_data(const struct sl_conf_client *c, char why[SL_CONF_
 				   "merges.txt, or vocab.txt");
 	if (c->data.columns.n < 1 || c->data.columns.n > 2)
 		return sl_conf_say(why, "data.columns", "one column of text, or two of pairs");
-	return check_split(c, why);
+	blame = check_split(c, why);
+	return blame ? blame : sl_conf_check_volumes(c, why);
 }

@@ -14,6 +14,10 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 /* Checks what transforms, tokenizer, columns and data.split need. Returns the key to blame, or NULL. */
 const char *sl_conf_check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
 
+/* The same for data.kind: volumes. Then a validator (check.h) of data.intensity, or "". */
+const char *sl_conf_check_volumes(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
+const char *sl_conf_check_intensity(const void *value, char why[SL_CONF_WHY]);
+
 /* Checks the further sources of data.also, or that one which `conf` is (sl_conf_also). Returns the same. */
 /* privacy.c: whether what is sent can be counted as releases of one row each. */
 const char *sl_conf_check_privacy(const struct sl_conf_client *conf, char why[SL_CONF_WHY]);

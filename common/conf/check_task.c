@@ -72,8 +72,8 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		bool bad;
 		const char *key, *why;
 	} rule[] = {
-		{c->data.kind != SL_DATA_IMAGES && !sl_conf_lacks_labels(c), "model.task",
-		 "pixels are of data.kind: images"},
+		{c->data.kind != SL_DATA_IMAGES && c->data.kind != SL_DATA_VOLUMES && !sl_conf_lacks_labels(c),
+		 "model.task", "pixels are of data.kind: images and volumes"},
 		{!c->model.network[0], "model.task",
 		 "a class for each pixel needs a network that gives one: name its file in "
 		 "model.network"},

@@ -26,7 +26,7 @@ enum {
 	SL_CONF_ALSO = 8,          /* sources in data.also */
 	SL_CONF_WHY = 320,         /* a sentence of a check */
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 208,
+	SL_CONF_MAX_KEYS = 224,
 	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
@@ -63,7 +63,7 @@ struct sl_conf_origin {
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 /* Where samples come from: X(enum, NAME, data.kind). A new kind is a row here, and a file in client/data that
- * defines sl_source_NAME. The order counts: kinds before MADE_TOKENS are pictures, those from COLA on are texts, and
+ * defines sl_source_NAME. The order counts: kinds before VOLUMES are pictures, those from COLA on are texts, and
  * those from COLA to WNLI are tasks of GLUE. SL_DATA_GLUE stands for the task that data.task names. */
 /* clang-format off */
 #define SL_DATA_KINDS(X) \
@@ -71,6 +71,7 @@ enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 	X(CIFAR100, cifar100, "cifar100") \
 	X(IMAGES, images, "images") \
 	X(WEBDATASET, webdataset, "webdataset") \
+	X(VOLUMES, volumes, "volumes") \
 	X(MADE_TOKENS, made_tokens, "made_tokens") \
 	X(CSV, csv, "csv") \
 	X(COLA, cola, "cola") X(SST2, sst2, "sst2") X(MRPC, mrpc, "mrpc") X(QQP, qqp, "qqp") X(MNLI, mnli, "mnli") \
@@ -86,6 +87,23 @@ struct sl_conf_parts {
 	enum sl_conf_parts_kind kind;
 	double alpha; /* DIRICHLET */
 };
+/* How the numbers of a volume are scaled (data.intensity). */
+struct sl_conf_intensity {
+	enum sl_conf_intensity_kind {
+		SL_INTENSITY_NONE, /* they stay as they are */
+		SL_INTENSITY_CT,   /* cut off at `low` and `high`; then less `mean`, divided by `deviation` */
+		SL_INTENSITY_MRI   /* where not 0: less their mean, divided by their deviation, for each sequence of a
+				      case */
+	} kind;
+	double low, high, mean, deviation;
+};
+/* Reads "none", "mri", "ct:LOW,HIGH" or "ct:LOW,HIGH,MEAN,DEVIATION". Without mean and deviation LOW becomes 0, and
+ * HIGH
+ * 1. False: it is malformed, and *out is untouched. */
+bool sl_conf_intensity_read(const char *text, struct sl_conf_intensity *out);
+/* Reads three numbers from `low` to `high`, which are whole if `whole`. False: the list has others. */
+bool sl_conf_three(const struct sl_conf_list *list, double low, double high, bool whole, double out[3]);
+enum { SL_CONF_MAX_PATCH = 1024 }; /* voxels of a patch's side */
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule {
 	SL_CONF_CONSTANT,
@@ -234,10 +252,15 @@ struct sl_conf_client {
 		enum sl_conf_channels channels;
 		enum { SL_BITS_8, SL_BITS_16 } bits; /* of a channel of a picture */
 		enum { SL_JPEG_FAST, SL_JPEG_EXACT } jpeg;
-		bool exif;                  /* turn pictures as their EXIF says */
-		struct sl_conf_list window; /* of DICOM: centre and width; none: as the file says */
-		int threads;                /* 0: as many as threads that compute if pictures are decoded, else one */
-		int prefetch;               /* batches */
+		bool exif;                          /* turn pictures as their EXIF says */
+		struct sl_conf_list window;         /* of DICOM: centre and width; none: as the file says */
+		struct sl_conf_list patch, spacing; /* volumes: three numbers each, of depth, height, width */
+		enum { SL_AXES_ZYX, SL_AXES_XYZ } axes;
+		char intensity[SL_CONF_TEXT], cache[PATH_MAX]; /* volumes; cache "": a folder in log.dir */
+		int patches;                                   /* volumes: of a case, in an epoch */
+		double foreground; /* volumes: share of patches around a voxel with a class */
+		int threads;       /* 0: as many as threads that compute if pictures are decoded, else one */
+		int prefetch;      /* batches */
 	} data;
 	struct {
 		int epochs;

@@ -1,0 +1,424 @@
+/* Prepares a case (volume.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/data/volume.h"
+#include "common/base/newfile.h"
+#include "common/codec/loops.h"
+#include "common/graph/task.h"
+
+enum { CHANNELS = SL_VOLUME_CHANNELS, CLASSES = SL_VOLUME_CLASSES, LARGEST_HALF = 65504 };
+
+/* A case on its way. All sequences have the same view. */
+struct work {
+	const struct sl_volume_spec *spec;
+	const struct sl_volume_files *files;
+	struct sl_nifti sequence[CHANNELS], mask;
+	struct sl_nifti_view view;
+	struct sl_volume_head head;
+	double step[3]; /* from voxel to voxel of what is made, in voxels of the file */
+	float *voxel;   /* [D, H, W, channels] */
+	uint8_t *label; /* [D, H, W] */
+	uint32_t *place;
+};
+
+/* Along one axis, for each voxel that is made: between which two it lies, and how near to the second. */
+struct between {
+	int64_t low, high, nearest;
+	float share;
+};
+
+static enum sl_err read_file(const char *path, struct sl_nifti *out, bool whole, struct sl_fail *fail)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+	struct stat st;
+	struct sl_fail why = {.text = ""};
+	enum sl_err err;
+
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	err = fstat(fd, &st) || !S_ISREG(st.st_mode) ? sl_fail_set(&why, SL_ERR_NOINPUT, "not a regular file")
+						     : sl_nifti_read(out, file, whole, &why);
+	fclose(file);
+	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
+}
+
+static enum sl_err agree(const struct sl_nifti *a, const struct sl_nifti *b, const char *path, const char *other,
+			 struct sl_fail *fail)
+{
+	if (memcmp(a->dim, b->dim, sizeof a->dim) != 0)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: has %" PRId64 " × %" PRId64 " × %" PRId64 " voxels, and %.200s has %" PRId64
+				   " × %" PRId64 " × %" PRId64 ": resample one to the other's grid",
+				   path, b->dim[0], b->dim[1], b->dim[2], other, a->dim[0], a->dim[1], a->dim[2]);
+	if (a->placed && b->placed && !sl_world_agrees(&a->affine, &b->affine, a->dim))
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s: its voxels lie elsewhere than those of %.200s: resample one to the other's grid", path,
+			other);
+	return SL_OK;
+}
+
+static enum sl_err read_case(struct work *w, bool whole, struct sl_fail *fail)
+{
+	const struct sl_volume_files *f = w->files;
+	enum sl_err err = SL_OK;
+
+	for (int c = 0; c < f->n && !err; c++) {
+		err = read_file(f->path[c], &w->sequence[c], whole, fail);
+		if (!err)
+			err = agree(&w->sequence[0], &w->sequence[c], f->path[c], f->path[0], fail);
+	}
+	if (!err)
+		err = read_file(f->mask, &w->mask, whole, fail);
+	return err ? err : agree(&w->sequence[0], &w->mask, f->mask, f->path[0], fail);
+}
+
+static void close_work(struct work *w)
+{
+	for (int c = 0; c < CHANNELS; c++)
+		sl_nifti_close(&w->sequence[c]);
+	sl_nifti_close(&w->mask);
+	free(w->voxel);
+	free(w->label);
+	free(w->place);
+	free(w);
+}
+
+static enum sl_err no_memory(const struct work *w, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory to prepare it", w->files->path[0]);
+}
+
+/* ---- the cut */
+
+static enum sl_err check_mask(const struct work *w, struct sl_fail *fail)
+{
+	const struct sl_nifti *m = &w->mask;
+	const int64_t n = m->dim[0] * m->dim[1] * m->dim[2];
+
+	for (int64_t i = 0; i < n; i++)
+		if (!(m->voxel[i] >= 0 && m->voxel[i] < CLASSES) || m->voxel[i] != floorf(m->voxel[i]))
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: voxel (%" PRId64 ", %" PRId64 ", %" PRId64
+					   ") is %g: a mask has whole numbers from 0 to %d",
+					   w->files->mask, i % m->dim[0], i / m->dim[0] % m->dim[1],
+					   i / m->dim[0] / m->dim[1], (double)m->voxel[i], CLASSES - 1);
+	return SL_OK;
+}
+
+static bool is_background(const struct work *w, int64_t at)
+{
+	const struct sl_conf_intensity *x = &w->spec->intensity;
+
+	for (int c = 0; c < w->files->n; c++) {
+		const float v = w->sequence[c].voxel[at];
+
+		if (x->kind == SL_INTENSITY_CT ? (double)v > x->low : v != 0)
+			return false;
+	}
+	return w->mask.voxel[at] == 0;
+}
+
+/* Finds the box outside of which all is background. */
+static enum sl_err cut(struct work *w, struct sl_fail *fail)
+{
+	const struct sl_nifti_view *v = &w->view;
+	int64_t low[3] = {INT64_MAX, INT64_MAX, INT64_MAX}, high[3] = {-1, -1, -1};
+
+	for (int64_t d = 0; d < v->dim[0]; d++)
+		for (int64_t h = 0; h < v->dim[1]; h++)
+			for (int64_t x = 0; x < v->dim[2]; x++) {
+				const int64_t at[3] = {d, h, x};
+
+				if (is_background(w, v->first + d * v->step[0] + h * v->step[1] + x * v->step[2]))
+					continue;
+				for (int axis = 0; axis < 3; axis++) {
+					low[axis] = at[axis] < low[axis] ? at[axis] : low[axis];
+					high[axis] = at[axis] > high[axis] ? at[axis] : high[axis];
+				}
+			}
+	if (high[0] < 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: all of its voxels are background%s", w->files->path[0],
+				   w->spec->intensity.kind == SL_INTENSITY_CT ? ", the lowest of data.intensity" : "");
+	for (int axis = 0; axis < 3; axis++) {
+		w->head.whole[axis] = v->dim[axis];
+		w->head.crop[axis] = low[axis];
+		w->head.kept[axis] = high[axis] - low[axis] + 1;
+	}
+	return SL_OK;
+}
+
+/* ---- resampling */
+
+/* Chooses the size and the place of what is made. Its first voxel begins where that of the cut does. */
+static enum sl_err choose_grid(struct work *w, struct sl_fail *fail)
+{
+	struct sl_volume_head *h = &w->head;
+	double *step = w->step;
+	int64_t voxels = 1;
+
+	h->of_whole = h->world = w->view.affine;
+	for (int axis = 0; axis < 3; axis++) {
+		const double has = sl_world_spacing(&w->view.affine, axis), wants = w->spec->spacing[axis];
+		const double begin = (double)h->crop[axis];
+
+		step[axis] = wants > 0 && fabs(wants / has - 1) > 1e-4 ? wants / has : 1;
+		h->dim[axis] = (int64_t)fmax(1, floor((double)h->kept[axis] / step[axis] + 0.5));
+		if (h->dim[axis] > SL_NIFTI_MOST / voxels)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: at this data.spacing it has too many voxels: at most %d",
+					   w->files->path[0], SL_NIFTI_MOST);
+		voxels *= h->dim[axis];
+		for (int i = 0; i < 3; i++) {
+			h->world.m[i][3] += w->view.affine.m[i][axis] * (begin + step[axis] / 2 - 0.5);
+			h->world.m[i][axis] *= step[axis];
+		}
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, const struct sl_volume_files *files,
+			    struct sl_fail *fail)
+{
+	struct work *w = calloc(1, sizeof *w);
+	enum sl_err err;
+
+	if (!w)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read %s", files->path[0]);
+	w->spec = spec;
+	w->files = files;
+	err = read_case(w, false, fail);
+	if (!err) {
+		sl_nifti_orient(&w->view, &w->sequence[0], spec->xyz);
+		memcpy(w->head.kept, w->view.dim, sizeof w->head.kept);
+		err = choose_grid(w, fail);
+	}
+	if (!err)
+		memcpy(dim, w->head.dim, sizeof w->head.dim);
+	close_work(w);
+	return err;
+}
+
+static void lay_axis(struct between *out, int64_t n, double step, int64_t kept)
+{
+	for (int64_t i = 0; i < n; i++) {
+		const double x = fmin(fmax(((double)i + 0.5) * step - 0.5, 0), (double)(kept - 1));
+
+		out[i].low = (int64_t)x;
+		out[i].high = out[i].low + 1 < kept ? out[i].low + 1 : out[i].low;
+		out[i].nearest = (int64_t)(x + 0.5);
+		out[i].share = (float)(x - (double)out[i].low);
+	}
+}
+
+/* A row along the width: `corner` are the starts of the four rows in the file around it, `down` and `across` how near
+ * it is to the second of each pair. */
+static void resample_row(float *out, int64_t n, int64_t channels, const float *const corner[4], float down,
+			 float across, const struct between *x, int64_t step)
+{
+	for (int64_t i = 0; i < n; i++, x++) {
+		float row[4];
+
+		for (int k = 0; k < 4; k++) {
+			const float low = corner[k][x->low * step], high = corner[k][x->high * step];
+
+			row[k] = low + (high - low) * x->share;
+		}
+		row[0] += (row[1] - row[0]) * across;
+		row[2] += (row[3] - row[2]) * across;
+		out[i * channels] = row[0] + (row[2] - row[0]) * down;
+	}
+}
+
+static void resample(const struct work *w, struct between *const axis[3])
+{
+	const int64_t *n = w->head.dim, *step = w->view.step, channels = w->files->n;
+	int64_t begin = w->view.first;
+
+	for (int k = 0; k < 3; k++)
+		begin += w->head.crop[k] * step[k];
+	for (int64_t r = 0; r < n[0] * n[1]; r++) {
+		const struct between *d = &axis[0][r / n[1]], *h = &axis[1][r % n[1]];
+		const float *label = w->mask.voxel + begin + d->nearest * step[0] + h->nearest * step[1];
+
+		for (int c = 0; c < channels; c++) {
+			const float *from = w->sequence[c].voxel + begin;
+			const float *const corner[4] = {from + d->low * step[0] + h->low * step[1],
+							from + d->low * step[0] + h->high * step[1],
+							from + d->high * step[0] + h->low * step[1],
+							from + d->high * step[0] + h->high * step[1]};
+
+			resample_row(w->voxel + r * n[2] * channels + c, n[2], channels, corner, d->share, h->share,
+				     axis[2], step[2]);
+		}
+		for (int64_t x = 0; x < n[2]; x++)
+			w->label[r * n[2] + x] = (uint8_t)label[axis[2][x].nearest * step[2]];
+	}
+}
+
+static enum sl_err make_voxels(struct work *w, struct sl_fail *fail)
+{
+	const int64_t *n = w->head.dim, voxels = n[0] * n[1] * n[2];
+	struct between *axis[3] = {NULL};
+	bool fine = true;
+
+	w->voxel = calloc((size_t)(voxels * w->files->n), sizeof *w->voxel);
+	w->label = calloc((size_t)voxels, sizeof *w->label);
+	for (int k = 0; k < 3; k++) {
+		axis[k] = calloc((size_t)n[k], sizeof *axis[k]);
+		fine = fine && axis[k];
+	}
+	if (fine && w->voxel && w->label) {
+		for (int k = 0; k < 3; k++)
+			lay_axis(axis[k], n[k], w->step[k], w->head.kept[k]);
+		resample(w, axis);
+	}
+	for (int k = 0; k < 3; k++)
+		free(axis[k]);
+	return fine && w->voxel && w->label ? SL_OK : no_memory(w, fail);
+}
+
+/* ---- numbers */
+
+/* Scales one channel. Sums are in the order of voxels. */
+static void scale(float *x, int64_t n, int64_t channels, const struct sl_conf_intensity *by)
+{
+	double sum = 0, square = 0, count = 0, mean = by->mean, deviation = by->deviation;
+
+	for (int64_t i = 0; i < n && by->kind == SL_INTENSITY_MRI; i++) {
+		const double v = (double)x[i * channels];
+
+		count += v != 0;
+		sum += v;
+	}
+	mean = by->kind == SL_INTENSITY_MRI && count > 0 ? sum / count : mean;
+	for (int64_t i = 0; i < n && by->kind == SL_INTENSITY_MRI; i++) {
+		const double v = (double)x[i * channels];
+
+		square += v != 0 ? (v - mean) * (v - mean) : 0;
+	}
+	if (by->kind == SL_INTENSITY_MRI)
+		deviation = square > 0 ? sqrt(square / count) : 1;
+	for (int64_t i = 0; i < n && by->kind != SL_INTENSITY_NONE; i++) {
+		const double v = (double)x[i * channels];
+
+		if (by->kind == SL_INTENSITY_CT)
+			x[i * channels] = (float)((fmin(fmax(v, by->low), by->high) - mean) / deviation);
+		else if (v != 0)
+			x[i * channels] = (float)((v - mean) / deviation);
+	}
+}
+
+static enum sl_err check_range(const struct work *w, struct sl_fail *fail)
+{
+	const int64_t n = w->head.dim[0] * w->head.dim[1] * w->head.dim[2] * w->head.channels;
+	float most = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		most = fmaxf(most, fabsf(w->voxel[i]));
+	return most <= LARGEST_HALF ? SL_OK
+				    : sl_fail_set(fail, SL_ERR_DATA,
+						  "%s: has numbers such as %g, and 16 bits hold at most %d: let "
+						  "data.intensity scale them",
+						  w->files->path[0], (double)most, LARGEST_HALF);
+}
+
+/* Counts the mask's classes, and notes places of all but class 0. */
+static enum sl_err note_places(struct work *w, int64_t *n, struct sl_fail *fail)
+{
+	struct sl_volume_head *h = &w->head;
+	const int64_t voxels = h->dim[0] * h->dim[1] * h->dim[2];
+	int64_t begin[CLASSES], seen[CLASSES] = {0};
+
+	for (int64_t i = 0; i < voxels; i++)
+		h->voxels[w->label[i]]++;
+	for (int k = 1; k < SL_LEARN_IGNORED; k++)
+		h->places[k] = h->voxels[k] < SL_VOLUME_PLACES ? h->voxels[k] : SL_VOLUME_PLACES;
+	*n = 0;
+	for (int k = 0; k < CLASSES; k++) {
+		begin[k] = *n;
+		*n += h->places[k];
+	}
+	w->place = malloc((size_t)*n * sizeof *w->place + 1);
+	if (!w->place)
+		return no_memory(w, fail);
+	for (int64_t i = 0; i < voxels; i++) {
+		const int k = w->label[i];
+		const int64_t at = h->places[k] ? seen[k] * h->places[k] / h->voxels[k] : 0;
+
+		/* every voxel, or the last one before each further place */
+		if (h->places[k] && (seen[k] + 1) * h->places[k] / h->voxels[k] > at)
+			w->place[begin[k] + at] = (uint32_t)i;
+		seen[k]++;
+	}
+	return SL_OK;
+}
+
+static enum sl_err write_case(const struct work *w, const char *path, int64_t places, struct sl_fail *fail)
+{
+	const int64_t voxels = w->head.dim[0] * w->head.dim[1] * w->head.dim[2], all = voxels * w->head.channels;
+	uint16_t half[4096];
+	enum { SOME = sizeof half / sizeof *half };
+	struct sl_newfile file;
+	enum sl_err err = sl_newfile_open(&file, path, 0600, SL_FP_NONE, fail);
+
+	if (!err)
+		err = sl_newfile_write(&file, &w->head, sizeof w->head, fail);
+	for (int64_t at = 0; at < all && !err; at += SOME) {
+		const int64_t n = all - at < SOME ? all - at : SOME;
+
+		(void)sl_codec_loops_c.to_f16(w->voxel + at, n, (uint8_t *)half);
+		err = sl_newfile_write(&file, half, (size_t)n * sizeof *half, fail);
+	}
+	if (!err)
+		err = sl_newfile_write(&file, w->label, (size_t)voxels, fail);
+	if (!err)
+		err = sl_newfile_write(&file, (const char[4]){0}, (size_t)(-(2 * all + voxels) & 3), fail);
+	if (!err)
+		err = sl_newfile_write(&file, w->place, (size_t)places * sizeof *w->place, fail);
+	return err ? err : sl_newfile_finish(&file, fail);
+}
+
+enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
+			      const struct sl_volume_files *files, struct sl_fail *fail)
+{
+	struct work *w = calloc(1, sizeof *w);
+	int64_t places = 0;
+	enum sl_err err;
+
+	if (!w)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to prepare %s", files->path[0]);
+	w->spec = spec;
+	w->files = files;
+	memcpy(w->head.magic, SL_VOLUME_MAGIC, sizeof w->head.magic);
+	w->head.hash = hash;
+	w->head.channels = files->n;
+	err = read_case(w, true, fail);
+	if (!err)
+		err = check_mask(w, fail);
+	if (!err) {
+		sl_nifti_orient(&w->view, &w->sequence[0], spec->xyz);
+		err = cut(w, fail);
+	}
+	if (!err)
+		err = choose_grid(w, fail);
+	if (!err)
+		err = make_voxels(w, fail);
+	for (int c = 0; c < files->n && !err; c++)
+		scale(w->voxel + c, w->head.dim[0] * w->head.dim[1] * w->head.dim[2], files->n, &spec->intensity);
+	if (!err)
+		err = check_range(w, fail);
+	if (!err)
+		err = note_places(w, &places, fail);
+	if (!err)
+		err = write_case(w, path, places, fail);
+	close_work(w);
+	return err;
+}

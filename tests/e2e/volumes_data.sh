@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Volumes from NIfTI files with masks: cases on slanted grids of two spacings, and others of four sequences. Prepared cases
+# are what numpy and torch make of the files. A run with a server equals --local, one thread two, a run from the cache one
+# that fills it, and a killed one the whole. Only what changed is prepared again. What does not fit is refused with a sentence.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+python=${PYTHON:-/usr/bin/python3}
+library=$PWD/$BUILD/libsplit.so.0
+"$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+[ -f "$library" ] || fail "$library is not built: make lib"
+live() { SPLIT_LIBRARY=$library PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/volumes_cases.py "$@" >"$tmp/live" 2>&1 || fail "$*: $(tail -n 3 "$tmp/live")"; }
+live make "$tmp"
+start_server one threads=2
+config() { # NAME INTENSITY
+	cat >"$tmp/$1.yaml" <<-YAML
+		server: $endpoint
+		model: {network: $tmp/$1.safetensors, task: pixels}
+		head_end: e0
+		tail_begin: u0
+		data:
+		  {kind: volumes, dir: $tmp/$1, label: [back, ball, shell, tube], patch: [16, 16, 16], spacing: [1.5, 1.5, 1.5], intensity: "$2",
+		  transforms: ["RandomFlip()", "RandomGamma()", "RandomNoise(0.1)", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache-$1}
+		train: {batch: 4, chunks: 2, epochs: 6, loss: dice_ce, checkpoint_every: 3, optimizer: {kind: adamw, lr: 0.01}}
+		threads: 2
+	YAML
+}
+config ct ct:-100,250
+config mri mri
+
+"$SPLITC" train "$tmp/ct.yaml" --check-config >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
+grep -qF 'ok, 36 steps on 24 samples, 24 samples to evaluate with' "$tmp/out" || fail "check: $(cat "$tmp/out")"
+[ ! -e "$tmp/cache-ct" ] || fail '--check-config has prepared volumes'
+as_local linked local 36 "$tmp/ct.yaml"
+[ "$(grep -c 'INFO prepare: ' "$tmp/local.log")" = 2 ] && ! grep -q prepare "$tmp/linked.log" || fail "prepared: $(grep prepare "$tmp/local.log" "$tmp/linked.log")"
+live prepared "$tmp/ct" "$tmp/cache-ct" -100 250 1.5 1.5 1.5
+client thread "$tmp/ct.yaml" --local --set threads=1 --set data.threads=2 || fail "one thread: exit status $?"
+same_run thread local 36
+killed_client 8 linked "$tmp/ct.yaml"
+client fresh "$tmp/ct.yaml" --local --set data.cache= || fail "its own cache: exit status $?"
+same_run fresh local 36
+grep -qF "prepared into $tmp/fresh/volumes (data.cache)" "$tmp/fresh.log" || fail 'the default of data.cache'
+dice() { jq -s 'map(.test_metrics.dice // empty) | last' "$tmp/$1/log.jsonl"; }
+jq -ne --argjson dice "$(dice local)" '$dice > 0.45' >"$tmp/out" || fail "it does not learn: dice $(dice local)"
+
+# What changed is prepared again, and nothing else; other steps make all anew.
+touch "$tmp/ct/train/case3.nii.gz"
+stat -c '%n %Y %Z' "$tmp"/cache-ct/*.vol >"$tmp/before"
+cp -p "$tmp/cache-ct/train-case1.vol" "$tmp/whole.vol"
+truncate -s 500 "$tmp/cache-ct/train-case1.vol"
+client again "$tmp/ct.yaml" --local || fail "again: exit status $?"
+same_run again local 36
+cmp "$tmp/cache-ct/train-case1.vol" "$tmp/whole.vol"
+stat -c '%n %Y %Z' "$tmp"/cache-ct/*.vol | diff "$tmp/before" - | grep -c '^>' >"$tmp/changed" || true
+[ "$(cat "$tmp/changed")" = 2 ] || fail "$(cat "$tmp/changed") cases were prepared again"
+client wide "$tmp/ct.yaml" --local --set data.spacing=2.5,1.1,0.9 --set data.axes=zyx --set train.epochs=1 || fail "another spacing: exit status $?"
+live prepared "$tmp/ct" "$tmp/cache-ct" -100 250 2.5 1.1 0.9
+
+as_local 'mri linked' 'mri local' 24 "$tmp/mri.yaml" --set data.axes=xyz
+jq -ne --argjson dice "$(dice 'mri local')" '$dice > 0.6' >"$tmp/out" || fail "four sequences: dice $(dice 'mri local')"
+client folds "$tmp/mri.yaml" --local --set data.split.folds=2 --set train.epochs=1 || fail "folds: exit status $?"
+"$SPLITC" eval "$tmp/ct.yaml" --local --set log.dir="$tmp/local" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+jq -e --argjson dice "$(dice local)" '(.test_metrics.dice - $dice | fabs) < 1e-9' "$tmp/eval.json" >"$tmp/out" || fail "eval: $(cat "$tmp/eval.json")"
+"$SPLITC" eval "$tmp/ct.yaml" --local --set log.dir="$tmp/local" --set data.cache="$tmp/other" --set data.intensity=ct:0,9 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
+grep -q 'data.patch, data.spacing, data.axes, data.intensity' "$tmp/eval.log" || fail "another intensity: $(cat "$tmp/eval.log")"
+"$SPLITC" data "$tmp/ct.yaml" >"$tmp/out" 2>&1 || fail "data: $(cat "$tmp/out")"
+grep -qE '^patches of an epoch +24 +24$' "$tmp/out" || fail "data: $(cat "$tmp/out")"
+
+config=$tmp/ct.yaml
+refused 66 'each case needs its mask there' --set data.masks=without
+refused 78 'the network takes volumes of [16, 16, 16]' --set data.patch=32,8,16
+refused 78 'three whole numbers from 1 to 1024' --set data.patch=16,16
+refused 78 'three numbers of mm' --set data.spacing=1
+refused 78 'volumes need one: ct:LOW,HIGH' --set data.intensity=
+refused 78 'must be ct:LOW,HIGH' --set data.intensity=ct:auto
+refused 78 'is of pictures; volumes have RandomFlip' --set 'data.transforms=RandomCrop(8)'
+refused 78 'axes must be of 0, 1 and 2' --set 'data.transforms=RandomFlip(axes=3)'
+refused 78 'an evaluation takes each voxel once' --set 'data.test_transforms=RandomFlip()'
+refused 78 'is of volumes: data.kind: volumes' --set data.kind=images --set 'data.transforms=RandomFlip()' --set data.test_transforms=
+refused 78 'data with 4 channels would fit' --set model.network="$tmp/mri.safetensors"
+refused 78 'volumes have masks, and this network gives one class for all voxels' --set model.network="$tmp/one.safetensors" --set model.task=classes \
+	--set head_end= --set tail_begin= --set train.loss=labels --set data.label=label
+refused 78 'without log.dir' --set data.cache= --set log.dir= --set train.checkpoint_every=0
+refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.transforms= --set data.spacing=1,1,1
+mkdir -p "$tmp/scans/train"
+touch "$tmp/scans/train/1.dcm"
+refused 65 'dcm2niix' --set data.dir="$tmp/scans"
+refusing='' command=predict
+refused 78 'does not write masks of volumes yet' --local --set log.dir="$tmp/local" --out "$tmp/masks"
+echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
+
+usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
+       volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
+
+Class 1 is a ball, class 2 a shell around another centre, class 3 a tube. All lie in mm, so a case's shapes are the same in
+any grid.
+"""
+import gzip
+import itertools
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+CLASSES, SIDE = 4, 16
+HEAD = np.dtype([("magic", "S8"), ("hash", "u8"), ("dim", "i8", 3), ("channels", "i8"), ("whole", "i8", 3), ("crop", "i8", 3), ("kept", "i8", 3),
+                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("voxels", "i8", 256), ("places", "i8", 256)])
+
+
+def write(path, x, affine):
+    """x is indexed by the file's axes (i, j, k)."""
+    code = {"uint8": 2, "int16": 4, "float32": 16}[x.dtype.name]
+    h = np.zeros(352, np.uint8)
+
+    def put(at, kind, *values):
+        b = np.array(values, "<" + kind).tobytes()
+        h[at:at + len(b)] = np.frombuffer(b, np.uint8)
+
+    put(0, "i4", 348)
+    put(40, "i2", 3, *x.shape, 1, 1, 1, 1)
+    put(70, "i2", code, 8 * x.itemsize)
+    put(76, "f4", 1, *np.linalg.norm(affine[:3, :3], axis=0))
+    put(108, "f4", 352)
+    put(254, "i2", 1)
+    put(280, "f4", *affine[:3].ravel())
+    h[344:348] = list(b"n+1\0")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    data = h.tobytes() + x.tobytes(order="F")
+    with open(path, "wb") as f:
+        f.write(gzip.compress(data, 1, mtime=0) if str(path).endswith(".gz") else data)
+
+
+def grid(rng, spacing, dim, axes, slant):
+    """An affine whose file axes are the world's `axes` with signs, turned a little, around a centre of 0."""
+    turn = np.array([[np.cos(slant), -np.sin(slant), 0], [np.sin(slant), np.cos(slant), 0], [0, 0, 1]])
+    a = np.eye(4)
+    for k, (axis, sign) in enumerate(axes):
+        a[:3, k] = turn[:, axis] * sign * spacing[axis]
+    shape = [dim[axis] for axis, _ in axes]
+    a[:3, 3] = -a[:3, :3] @ ((np.array(shape) - 1) / 2) + rng.uniform(-1, 1, 3)
+    return a, shape
+
+
+def shapes(rng, affine, shape):
+    at = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1) @ affine[:3, :3].T + affine[:3, 3]
+    label = np.zeros(shape, np.uint8)
+    ball, shell = rng.uniform(-8, 8, 3), rng.uniform(-8, 8, 3)
+    tube = rng.uniform(-10, 10, 2)
+    r = np.linalg.norm(at - shell, axis=-1)
+    label[(r > 5) & (r < 8)] = 2
+    label[np.hypot(at[..., 0] - tube[0], at[..., 2] - tube[1]) < 3] = 3
+    label[np.linalg.norm(at - ball, axis=-1) < 6] = 1
+    body = np.linalg.norm(at / [1, 1, 1.1], axis=-1) < 19
+    return label * body, body
+
+
+AXES = [((0, 1), (1, 1), (2, 1)), ((2, -1), (0, 1), (1, -1)), ((1, 1), (2, 1), (0, -1)), ((0, -1), (1, -1), (2, 1))]
+
+
+def ct(folder, rng):
+    for part, n in (("train", 6), ("test", 3)):
+        for i in range(n):
+            spacing, dim = ((1.5, 1.5, 1.5), (30, 30, 32)) if i % 2 else ((1.2, 1.2, 2.5), (36, 36, 18))
+            affine, shape = grid(rng, spacing, dim, AXES[i % 4], 0.1 * (i % 3))
+            label, body = shapes(rng, affine, shape)
+            x = np.where(body, np.array([0, 60, 110, 170])[label] + rng.normal(0, 25, shape), -1000)
+            end = ".nii.gz" if i else ".nii"
+            write(f"{folder}/{part}/case{i}{end}", np.round(x).astype(np.int16), affine)
+            write(f"{folder}/masks/{part}/case{i}.nii.gz", label, affine)
+
+
+def mri(folder, rng, sequences):
+    for part, n in (("train", 4), ("test", 2)):
+        for i in range(n):
+            affine, shape = grid(rng, (1.5, 1.5, 1.5), (30, 30, 32), AXES[i % 4], 0)
+            label, body = shapes(rng, affine, shape)
+            for c in range(sequences):
+                x = np.where(body, 300 + 90 * (c + 1) * (label == c % 4) + rng.normal(0, 40, shape), 0).clip(0)
+                write(f"{folder}/{part}/p{i}_{c:04}.nii.gz", x.astype(np.float32), affine)
+            write(f"{folder}/masks/{part}/p{i}.nii.gz", label, affine)
+
+
+def make(folder, sequences="4"):
+    import torch
+    from torch import nn
+
+    import split
+
+    class UNet(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            block = lambda i, o, s=1: nn.Sequential(nn.Conv3d(i, o, 3, s, 1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
+            self.e0, self.e1, self.d1 = block(channels, 8), block(8, 16, 2), block(16, 16)
+            self.u0, self.d0, self.out = nn.ConvTranspose3d(16, 8, 2, 2), block(16, 8), nn.Conv3d(8, CLASSES, 1)
+
+        def forward(self, x):
+            a = self.e0(x)
+            return self.out(self.d0(torch.cat([a, self.u0(self.d1(self.e1(a)))], 1)))
+
+    rng = np.random.default_rng(7)
+    ct(f"{folder}/ct", rng)
+    mri(f"{folder}/mri", rng, int(sequences))
+    torch.manual_seed(1)
+    for name, channels in (("ct", 1), ("mri", int(sequences))):
+        split.write_network(UNet(channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
+    layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
+    one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
+    split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
+
+
+def read(path):
+    """The voxels, indexed (i, j, k), and the affine of a file that `write` made."""
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
+        b = f.read()
+    dim, code = np.frombuffer(b, "<i2", 3, 42), np.frombuffer(b, "<i2", 1, 70)[0]
+    x = np.frombuffer(b, {2: "u1", 4: "<i2", 16: "<f4"}[code], -1, 352).reshape(dim, order="F")
+    return x, np.vstack([np.frombuffer(b, "<f4", 12, 280).reshape(3, 4).astype(float), [0, 0, 0, 1]])
+
+
+def turned(x, affine):
+    """Axes to the head, the front and the right: of all 48 ways the one nearest to it."""
+    best = None
+    for p in itertools.permutations(range(3)):
+        m = affine[:3, p] / np.linalg.norm(affine[:3, p], axis=0)
+        score = abs(m[2, 0]) + abs(m[1, 1]) + abs(m[0, 2])
+        if best is None or score > best[0]:
+            best = score, p, [m[2, 0], m[1, 1], m[0, 2]]
+    a = affine.copy()
+    a[:3, :3] = affine[:3, best[1]]
+    x = np.transpose(x, best[1])
+    for axis in range(3):
+        if best[2][axis] < 0:
+            x = np.flip(x, axis)
+            a[:3, 3] += a[:3, axis] * (x.shape[axis] - 1)
+            a[:3, axis] *= -1
+    return x, a
+
+
+def load(path):
+    b = path.read_bytes()
+    h = np.frombuffer(b, HEAD, 1)[0]
+    n = int(np.prod(h["dim"]))
+    x = np.frombuffer(b, "<f2", n * int(h["channels"]), HEAD.itemsize).reshape(*h["dim"], -1).astype(np.float32)
+    return h, x, np.frombuffer(b, "u1", n, HEAD.itemsize + 2 * x.size).reshape(h["dim"])
+
+
+def prepared(folder, cache, low, high, *spacing):
+    """Cuts with numpy, resamples with torch's grid_sample, and scales."""
+    import torch
+    import torch.nn.functional as F
+
+    low, high, spacing, seen = float(low), float(high), np.array(spacing, float), 0
+    for path in sorted(pathlib.Path(cache).glob("*.vol")):
+        part, case = path.stem.split("-")
+        file = next(pathlib.Path(folder, part).glob(f"{case}.nii*"))
+        (x, a), (label, _) = (turned(*read(p)) for p in (file, pathlib.Path(folder, "masks", part, f"{case}.nii.gz")))
+        where = np.argwhere((x > low) | (label > 0))
+        begin, end = where.min(0), where.max(0) + 1
+        box = tuple(slice(i, j) for i, j in zip(begin, end))
+        x, label = x[box].astype(np.float64), label[box]
+        step = spacing / np.linalg.norm(a[:3, :3], axis=0)
+        step[abs(step - 1) < 1e-4] = 1
+        dim = np.maximum(1, np.floor(np.array(x.shape) / step + 0.5)).astype(int)
+        at = [np.clip((np.arange(n) + 0.5) * s - 0.5, 0, m - 1) for n, s, m in zip(dim, step, x.shape)]
+        unit = [2 * (p + 0.5) / m - 1 for p, m in zip(at, x.shape)]
+        grid = torch.tensor(np.stack(np.meshgrid(*unit, indexing="ij")[::-1], -1))[None]
+        y = F.grid_sample(torch.tensor(x)[None, None], grid, padding_mode="border", align_corners=False)[0, 0].numpy()
+        y = (y.clip(low, high) - low) / (high - low)
+        nearest = [np.floor(p + 0.5).astype(int) for p in at]
+        h, got, mask = load(path)
+        world = a.copy()
+        world[:3, 3] = a[:3] @ np.append(begin + step / 2 - 0.5, 1)
+        world[:3, :3] *= step
+        assert list(h["dim"]) == list(dim) and list(h["crop"]) == list(begin), (path, h["dim"], dim)
+        assert np.allclose(h["world"], world[:3], atol=1e-4), (path, h["world"], world)
+        assert abs(got[..., 0] - y).max() < 1e-3, (path, abs(got[..., 0] - y).max())
+        assert (mask == label[np.ix_(*nearest)]).all(), path
+        seen += 1
+    assert seen == 9, seen
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
