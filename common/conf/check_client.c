@@ -549,8 +549,9 @@ static void name_codecs(struct sl_conf_client *c)
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
-		check_needs,    sl_conf_check_task, sl_conf_check_data, check_kind, check_agreed, check_share,
-		check_vertical, check_schedule,     check_phases,       check_stop, check_audit};
+		check_needs,  sl_conf_check_task, sl_conf_check_data, check_kind,
+		check_agreed, check_share,        check_vertical,     check_schedule,
+		check_phases, check_stop,         check_audit,        sl_conf_check_privacy};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
@@ -582,9 +583,6 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		return sl_conf_say(
 			why, "noise.key",
 			"noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
-	blame = sl_conf_check_privacy(c, why);
-	if (blame)
-		return blame;
 	if (c->log.tensorboard && !c->log.dir[0])
 		return sl_conf_say(why, "log.tensorboard", "needs a folder in log.dir");
 	if (c->web && !c->metrics[0])
