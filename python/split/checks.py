@@ -6,7 +6,7 @@ import os
 import torch
 import torch.fx
 
-from . import errors, plain, reads, taken, tracing
+from . import again, errors, plain, taken, tracing
 from .optimizer import Optimizer
 
 _log = logging.getLogger("split")
@@ -90,20 +90,47 @@ class Checks:
             _log.warning("%s", errors.told("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                                            "RemoteModule sends some"))
 
+    def _note_form(self, recorded):
+        self.__dict__["_form"] = plain.Form(self._module, recorded.leaves() if recorded else set())
+        self._builder.recorded = recorded
+
     def _check_form(self):
-        """Refuses a module that would not be read as it was. It is read anew when what forward is known to read has changed, and behind 1, 2, 4, 8 …
-        steps, for what is not known."""
-        read, look = self._reads.changed(), self.step_number >= self._looks_at
-        if not (read or look or self._form.changed()):
-            return
-        self._check_replaced()
-        if not self._computes(*self._read()):
-            what = f"{read} was changed" if read else "a layer was replaced or a rate of dropout set, or what its forward reads was changed"
-            raise errors.usage(f"the module that RemoteModule was made of computes something else by now, as {what}, and the server does not: do so before "
-                               "it becomes a RemoteModule; what changes from step to step belongs in head or tail, or in an input of the middle")
-        self.__dict__.update(_form=plain.Form(self._module), _reads=reads.Reads(self._module))
-        if look:
-            self.__dict__["_looks_at"] = 2 * self.step_number
+        """Refuses a module that would not be read as it was."""
+        recorded, line, what = self._builder.recorded, "", "a layer, a hook or an attribute of a layer, as a rate of dropout, was changed"
+        if self._form.changed():
+            self._check_replaced()
+            builder, out = self._read()
+            if self._computes(builder, out):
+                return self._note_form(builder.recorded)
+        elif isinstance(recorded, again.Recording):
+            found = self._called(recorded)
+            if found is None:
+                return
+            line, what = found, "what forward reads for this line was changed"
+        else:
+            path = recorded.changed() if recorded else ""
+            if not path:
+                return
+            what = f"{path} was changed"
+        raise errors.at(errors.usage(f"the module that RemoteModule was made of computes something else by now, as {what}, and the server does not: do so before "
+                                     "it becomes a RemoteModule; what changes from step to step belongs in head or tail, or in an input of the middle"), line)
+
+    def _called(self, recorded):
+        """Runs forward's Python for a call. None: the server computes that; else the script's line from which on it does not."""
+        with self._fresh.paused():
+            found = recorded.again(self.training)
+        if found is None:
+            return None
+        had, (traced, line) = recorded.traced[self.training], found
+        recorded.hold(self.training, traced)
+        try:
+            with plain.bare(self._module):
+                if self._computes(*self._builder.filled(True)) if self.training else self._evaluates(*self._builder.filled(False, without_dropout=True, evaluates=True)):
+                    return None
+        except errors.ConfigError as e:
+            line = e.line or line
+        recorded.traced[self.training] = had
+        return line
 
     def _constants_of(self, builder):
         """Tensors that forward has and the module does not hold."""
@@ -111,8 +138,14 @@ class Checks:
 
     def _computes(self, builder, out):
         """Whether that is what the server computes."""
-        constants = self._constants_of(builder)
-        return self._text_of(builder, out) == self._text and all(map(torch.equal, constants, self._constants))
+        return self._text_of(builder, out) == self._text and self._has_constants(builder)
+
+    def _evaluates(self, builder, out):
+        """The same of an evaluation, read without dropout."""
+        return builder.text(out, lambda p: "") == self._builder.bare and self._has_constants(builder)
+
+    def _has_constants(self, builder):
+        return all(map(torch.equal, self._constants_of(builder), self._constants))
 
     def _check_factors(self):
         """Before the first step the groups may have other rates than when the middle was made, as of a scheduler's list."""

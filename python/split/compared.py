@@ -68,15 +68,15 @@ def _ran(root, training, xs, run):
         return [y.detach() for y in taken.flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
 
 
-def check(module, traced, shapes, ids):
-    """Refuses a module whose forward gives something else than the graphs traced[training] of it. ids: its input is token ids."""
+def check(module, recorded, shapes, ids):
+    """Refuses a module whose forward gives something else than what was recorded of it. ids: its input is token ids."""
     xs = _inputs(module, shapes, ids)
     for training in (True, False):
         try:
             ours = _ran(module, training, xs, module)
         except Exception:  # about random numbers: the graph was read
             continue
-        theirs = _ran(module, training, xs, lambda *xs: _recorded(traced[training], module, xs))
+        theirs = _ran(module, training, xs, lambda *xs: _recorded(recorded.traced[training][0], module, xs))
         if len(ours) != len(theirs) or not all(a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5, True) for a, b in zip(ours, theirs)):
             raise errors.config("forward computes something else in PyTorch than was read of it: it asks what a tensor is, as by type(x) or "
                                 "functools.singledispatch. Write isinstance(x, torch.Tensor), or keep that part in head or tail")

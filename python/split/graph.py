@@ -622,6 +622,8 @@ def reader(b, module, strip):
         return _held(module, strip, node.target) if node.op == "get_attr" else _call(b, module, strip, node, env)
 
     def read(last):
+        if last in env:
+            return env[last]
         for node in last.graph.nodes:
             if node not in env:
                 had = len(b.nodes)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import nn
 
-from . import checks, crossing, errors, lora as adapters, network, plain, reads, tracing
+from . import checks, crossing, errors, lora as adapters, network, plain, tracing
 from .anchor import Anchor, Shown
 from .middle import Middle
 from .optimizer import Groups, settings
@@ -140,7 +140,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self.__dict__["_fresh"] = plain.Fresh(module, me)
             self._begin(resume)
         plain.watch(module, self._fresh)
-        self.__dict__.update(_form=plain.Form(module), _reads=reads.Reads(module), _looks_at=1)
+        self._note_form(self._builder.recorded)
         self.anchor.of = me
         if own:
             self._groups.move(self.anchor)

@@ -1,6 +1,7 @@
 """Traces a module's forward with torch.fx, and refuses modules that a graph would not reproduce."""
 import builtins
 import contextlib
+import functools
 import inspect
 import linecache
 import operator
@@ -8,6 +9,7 @@ import os
 import random
 import re
 import sys
+import threading
 import traceback
 
 import numpy
@@ -59,6 +61,9 @@ class _Sized:
 
     __bool__, __int__, __float__, __index__ = ((lambda self, kind=kind: kind(_read(self, *_NUMBER))) for kind in (bool, int, float, int))
 
+    def __deepcopy__(self, memo):  # of a module on which forward stored it
+        return self
+
 
 _KNOWN = {"ndim": int, "dtype": torch.dtype, "device": torch.device}  # the same in each call
 _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
@@ -86,9 +91,9 @@ _PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __
 
 
 def _line(frames):
-    """FILE:LINE of the first of frames, from the innermost one up to trace(), that is a script's; "": there is none."""
+    """FILE:LINE of the first of frames, from the innermost one up to run(), that is a script's; "": there is none."""
     for frame, line in frames:
-        if frame.f_code is trace.__code__:
+        if frame.f_code is run.__code__:
             break
         if not frame.f_code.co_filename.startswith(_PACKAGES):
             return f"{frame.f_code.co_filename}:{line}"
@@ -98,6 +103,11 @@ def _line(frames):
 def line_of_error(e):
     """The same of the script's line that raised e."""
     return _line(reversed(list(traceback.walk_tb(e.__traceback__))))
+
+
+def line_here():
+    """The same of the script's line that runs."""
+    return _line(traceback.walk_stack(None))
 
 
 def line_of_forward(module):
@@ -119,15 +129,25 @@ def _pairs(proxy):
     return tuple(_pairs(p) if isinstance(proxy.tracer.read(p.node), tuple) else p for p in proxy)
 
 
-class _Tracer(torch.fx.Tracer):
+class Tracer(torch.fx.Tracer):
     proxy_buffer_attributes = True
 
     def __init__(self, is_leaf, read):
         super().__init__()
-        self.is_leaf, self.reader = is_leaf, read
+        self.is_leaf, self.reader, self.names, self.thread, self.over = is_leaf, read, {}, threading.get_ident(), False
+
+    def mine(self):
+        """Whether this is forward, and not another thread of the script."""
+        return threading.get_ident() == self.thread
+
+    def check_open(self):
+        if self.over:
+            raise errors.here("forward kept this tensor of a call, as in an attribute or a list, and it is on the server: let forward return it as a further "
+                              "output, or make it in __init__, by register_buffer(), if it is the same in each call")
 
     def read(self, node):
         """While torch.fx traces, the parameters of modules are proxies, too, and what MAKERS make; not so for what reads the graph."""
+        self.check_open()
         try:
             with _replaced(nn.Module, __getattr__=_GETATTR), _replaced(torch, **MAKERS):
                 return self.reader(node)
@@ -138,15 +158,26 @@ class _Tracer(torch.fx.Tracer):
         return self.is_leaf(m) or super().is_leaf_module(m, name)
 
     def create_node(self, *args, **kwargs):
+        self.check_open()
         node = super().create_node(*args, **kwargs)
-        node.meta["learns"], node.meta["line"] = torch.is_grad_enabled(), _line(traceback.walk_stack(None))
+        node.meta["learns"], node.meta["line"] = torch.is_grad_enabled(), line_here()
         return node
 
     def proxy(self, node):
         return _Proxy(node, self)
 
-    def call_module(self, m, *args):
-        found = super().call_module(m, *args)
+    def getattr(self, attr, value, made):
+        """A parameter or a buffer as a proxy. made: those of this trace by name."""
+        name = self.names.get(id(value)) if isinstance(value, torch.Tensor) and self.mine() else None
+        if name is not None and name not in made:
+            made[name] = self.create_proxy("get_attr", name, (), {})
+        return value if name is None else made[name]
+
+    def call_module(self, m, forward, args, kwargs):
+        if not self.mine():
+            return forward(*args, **kwargs)
+        # without the hooks, of which a middle has this package's alone
+        found = super().call_module(m, functools.partial(type(m).forward, m), args, kwargs)
         return _pairs(found) if type(m) in _GIVES_PAIRS and isinstance(found, _Proxy) else found
 
     def attend(self, m, args, kwargs):
@@ -155,6 +186,8 @@ class _Tracer(torch.fx.Tracer):
 
     def create_arg(self, a):
         """A tensor of no module, such as of a class, is a constant. It must be equal in both modes."""
+        if isinstance(a, torch.fx.Proxy) and a.tracer is not self:
+            a.tracer.check_open()
         held = not isinstance(a, torch.Tensor) or a.requires_grad or a in self.tensor_attrs or any(a is t for t in self.root.buffers())
         if not held:
             node = self.create_node("get_attr", "tensor", (), {})
@@ -167,14 +200,13 @@ def _states():
     return repr((random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()))
 
 
-def _shown(v):
-    """A value that differs if forward has changed the attribute v."""
+def _shown(v, around=()):
+    """A value that differs if forward has changed the attribute v. around: containers that v is in."""
     if isinstance(v, torch.Tensor):
-        return id(v), v._version
-    if isinstance(v, dict):
-        return [(k, _shown(x)) for k, x in v.items()]
-    if isinstance(v, (list, tuple, set)):
-        return [_shown(x) for x in v]
+        return id(v), None if v.is_inference() else v._version
+    if isinstance(v, (dict, list, tuple, set)) and id(v) not in around:
+        around = (*around, id(v))
+        return [(k, _shown(x, around)) for k, x in v.items()] if isinstance(v, dict) else [_shown(x, around) for x in v]
     return v if isinstance(v, (type(None), bool, int, float, str)) else id(v)
 
 
@@ -214,13 +246,11 @@ def _replaced(owner, **functions):
             setattr(owner, name, f) if f is not None else delattr(owner, name)
 
 
-def _refuse(*args):
-    raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
-
-
 def _recorder(tracer, make):
     """Records a call of one of MAKERS, which torch.fx would make, or could not make of a size."""
     def record(*args, **kwargs):
+        if not tracer.mine():
+            return make(*args, **kwargs)
         kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.fx.Proxy) and k != "device"}  # as dtype=x.dtype
         return tracer.create_proxy("call_function", make, args, kwargs)
     return record
@@ -256,8 +286,10 @@ def _asks(x):
     return isinstance(x, torch.fx.Proxy) and sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] not in ("torch", __package__)
 
 
-def _isinstance(x, kinds, make=isinstance):
+def _isinstance(x, kinds, make=isinstance, proxy=torch.fx.Proxy):
     """isinstance(), for which a proxy of a tensor is one."""
+    if not make(x, proxy):
+        return make(x, kinds)
     flat = kinds if make(kinds, tuple) else (kinds,)
     return _is_tensor(x) if torch.Tensor in flat and _asks(x) else make(x, kinds)
 
@@ -283,31 +315,66 @@ def _why(e, frames, line):
         "values or a function of C"
 
 
-def trace(module, inputs, is_leaf, read):
-    """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others. is_leaf(m): m has a
-    build. read: graph.reader's."""
+_ALONE = threading.RLock()  # torch.fx and this file replace functions of all threads while they record
+
+
+def _patches(tracer):
+    """What is replaced while forward is recorded."""
+    function, own, attends, stack = torch.autograd.Function, vars(torch.autograd.Function).get("apply"), nn.MultiheadAttention.forward, contextlib.ExitStack()
+
+    def apply(cls, *args):
+        if tracer.mine():
+            raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
+        return (own.__get__(None, cls) if own else super(function, cls).apply)(*args)  # inherited in PyTorch 1.13
+
+    def attend(m, *args, **kwargs):
+        return tracer.attend(m, args, kwargs) if tracer.mine() else attends(m, *args, **kwargs)
+    makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
+    takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
+    for context in (_for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance),
+                    _replaced(function, apply=classmethod(apply)), _replaced(torch, **makers), _replaced(nn.MultiheadAttention, forward=attend)):
+        stack.enter_context(context)
+    return stack
+
+
+def names_of(module):
+    return {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
+
+
+def run(tracer, module, inputs):
+    """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others."""
     arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
-    before = _states()
     try:
-        tracer = _Tracer(is_leaf, read)
-        makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
-        takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
-        with torch.enable_grad(), _for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
-                _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
-            traced = tracer.trace(module, usual or None)
-        if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
-            raise ValueError("forward reads what it kept in an earlier call")
-        if _states() != before:
-            raise ValueError("forward draws random numbers in Python, or makes a tensor of them: that would be done once")
-        return traced
+        with _ALONE, _patches(tracer):
+            return tracer.trace(module, usual or None)
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
             raise e.__cause__
+        if isinstance(e, errors.UsageError):
+            said = errors.config(str(e).removeprefix(f"{e.line}: "))
+            said.unrecorded = True
+            raise errors.at(said, e.line or line_of_error(e)) from e
         frames, line = list(traceback.walk_tb(e.__traceback__)), line_of_error(e)
         said = errors.config(f"{type(module).__name__} cannot be recorded: {_why(e, frames, line)}; keep that part in head or tail")
         said.unrecorded = True
         raise errors.at(said, line) from e
+    finally:
+        tracer.over = True
+
+
+def trace(module, inputs, is_leaf, read):
+    """The same for the first time. is_leaf(m): m has a build. read: graph.reader's."""
+    before, tracer = _states(), Tracer(is_leaf, read)
+    tracer.names = names_of(module)
+    with torch.enable_grad():
+        traced = run(tracer, module, inputs)
+    if _states() != before:
+        said = errors.config(f"{type(module).__name__} cannot be recorded: forward draws random numbers in Python, or makes a tensor of them: that would be "
+                             "done once; keep that part in head or tail")
+        said.unrecorded = True
+        raise said
+    return traced
 
 
 def _check_modes(module):

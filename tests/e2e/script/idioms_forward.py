@@ -134,7 +134,7 @@ def read_by_forward_and_changed(s, case):
     read_and_changed(s, case)
 
 
-@idiom("refused", "m.held['t'] was changed".replace("m.held", "Around.held"))
+@idiom("refused", "what forward reads for this line was changed")
 def read_by_forward_and_changed_for_an_evaluation(s):
     m = around(s, lambda m, x: x * m.held["t"], held={"t": 1.0})
     s.make()
@@ -145,9 +145,8 @@ def read_by_forward_and_changed_for_an_evaluation(s):
         s.see(s.loss(1))
 
 
-@idiom("refused", "what its forward reads was changed")
+@idiom("refused", "what forward reads for this line was changed")
 def read_by_forward_in_hiding(s):
-    """What counts in C is not known; so forward is read anew behind 1, 2, 4 and 8 steps."""
     count = itertools.count()
     m = around(s, lambda m, x: x * (1.0 if m.held.__reduce__()[1][0] < 3 else 0.3), held=count)
     s.make()
