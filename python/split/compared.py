@@ -7,7 +7,8 @@ import torch
 import torch.fx
 from torch import nn
 
-from . import errors, graph, taken, tracing
+from . import errors, graph, tracing
+from .anchor import flat
 
 _ROWS = 2
 
@@ -65,7 +66,7 @@ def _recorded(traced, root, xs):
 def _ran(root, training, xs, run):
     """Tensors that run gives for copies of xs."""
     with tracing.mode(root, training), _kept(root), torch.set_grad_enabled(training):
-        return [y.detach() for y in taken.flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
+        return [y.detach() for y in flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
 
 
 def check(module, recorded, shapes, ids):

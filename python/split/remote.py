@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from . import checks, crossing, errors, lora as adapters, network, plain, tracing
-from .anchor import Anchor, Shown
+from .anchor import Anchor, Name, Shown
 from .middle import Middle
 from .optimizer import Groups, settings
 from .taken import Taken, Written
@@ -104,7 +104,8 @@ class RemoteModule(checks.Checks, nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = checks.shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
-        self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
+        anchor = Anchor()
+        self.register_parameter(Name("anchor_weight", [n for n, _ in module.named_parameters()], anchor.tell), anchor)  # the name of a weight
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends(), _anew="", _ever=set())
         self._forget()
         me = weakref.ref(self)
@@ -117,7 +118,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
-            self.anchor.counts = sum(p.numel() for p in module.parameters() if p.requires_grad)
+            self.anchor.counts = [p.numel() for p in module.parameters() if p.requires_grad]
             self.anchor.frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
             self.__dict__["_seen"] = [(n, Shown(m, me)) for n, m in module.named_modules() if n] or [("module", Shown(module, me))]
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
@@ -345,6 +346,14 @@ class RemoteModule(checks.Checks, nn.Module):
         yield from super().named_modules(memo, prefix, remove_duplicate)
         for name, module in self._seen:
             yield f"{prefix}.{name}" if prefix else name, module
+
+    def named_children(self):
+        frame = sys._getframe(1)
+        while frame and frame.f_code is nn.Module.children.__code__:
+            frame = frame.f_back
+        if frame and not frame.f_code.co_filename.startswith(os.path.dirname(torch.__file__)):
+            self.anchor.tell("children() of the middle gives none, since they are on the server: do that before RemoteModule is made; modules() has them, to be read")
+        yield from super().named_children()
 
     def train(self, mode=True):
         self.__dict__["_odd"] = False
