@@ -2,6 +2,7 @@
 
 An idiom that reads or changes all parameters or modules of a network meets these, and is told what it misses."""
 import logging
+import opcode
 import os
 import sys
 
@@ -22,12 +23,13 @@ _FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "requir
 _STEPS = {"add_", "sub_", "__iadd__", "__isub__", "lerp_", "addcmul_", "addcdiv_"}  # a script's own descent, by a tensor of its own
 _REDUCES = {"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "_foreach_norm", "mean", "sum", "max", "min", "amax", "amin", "std", "var", "median",
             "dot", "item", "tolist", "numpy", "__array__", "__float__", "histc"}
+LIKE = {"zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_empty", "new_full"}  # another tensor of this shape
 # of parameters(): functions that read no numbers, and those whose result is right for the middle's, too. All others are reported
 _HARMLESS = {"__get__", "__set__", "__hash__", "__repr__", "__format__", "__dir__", "requires_grad_", "retain_grad", "backward", "grad", "numel", "nelement", "element_size", "data_ptr",
-             "get_device", "is_floating_point", "is_complex", "is_contiguous", "is_pinned", "is_shared", "is_inference", "is_signed", "share_memory_", "type", "zeros_like",
-             "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_empty", "isnan", "isinf", "isfinite", "size", "dim", "ndimension", "stride",
-             "__len__"}
-_TORCH = os.path.dirname(torch.__file__)
+             "get_device", "is_floating_point", "is_complex", "is_contiguous", "is_pinned", "is_shared", "is_inference", "is_signed", "share_memory_", "type", "isnan", "isinf", "isfinite", "size",
+             "dim", "ndimension", "stride", "__len__", *LIKE}
+_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))  # PyTorch's and this one
+_TENSOR = torch._tensor.__file__, torch.overrides.__file__  # methods of tensors that are written in Python
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _GRAD, _SET_GRAD, _DATA, _SET_DATA = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__, torch.Tensor.data.__get__, torch.Tensor.data.__set__
 _LEARNS, _LEAF = torch.Tensor.requires_grad.__set__, torch.Tensor.is_leaf.__get__
@@ -52,18 +54,33 @@ _PICKS = "parameters() has one number in place of the middle's parameters, and w
          "RemoteModule is made, by groups of the optimizer or freeze=[...], or in state_dict()"
 
 
-def _of_torch(frame):
-    return frame.f_code.co_filename.startswith(_TORCH)
+def of_package(frame):
+    return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
 def _asks(method):
     """The same method, which reports a script whose question the middle's own names or sizes would answer otherwise."""
     def asks(self, *args):
         found = method(self, *args)
-        if any(method(other, *args) != found for other in self.others) and not _of_torch(sys._getframe(1)):
+        if any(method(other, *args) != found for other in self.others) and not of_package(sys._getframe(1)):
             self.tell(_PICKS)
         return found
     return asks
+
+
+def _compared(frame):
+    """Whether a script compares there, or asks whether something is in a container, and does not just use a key."""
+    return not of_package(frame) and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("COMPARE_OP", "CONTAINS_OP")
+
+
+def _compares(method):
+    """As _asks(), of what containers call, too."""
+    def compares(self, other):
+        found = method(self, other)
+        if any(method(name, other) is not found for name in self.others) and _compared(sys._getframe(1)):
+            self.tell(_PICKS)
+        return found
+    return compares
 
 
 class Count(int):
@@ -89,6 +106,13 @@ class Name(str):
         return self
 
     __contains__, startswith, endswith, find, count = map(_asks, (str.__contains__, str.startswith, str.endswith, str.find, str.count))
+
+    __eq__, __ne__ = map(_compares, (str.__eq__, str.__ne__))
+
+    def __hash__(self):
+        if _compared(sys._getframe(1)):
+            self.tell(_PICKS)
+        return str.__hash__(self)
 
     def __radd__(self, before):
         return Name(before + str(self), [before + other for other in self.others], self.tell)
@@ -188,11 +212,13 @@ class Anchor(nn.Parameter):
         if name in HOOKS:
             raise errors.here(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
         frame = sys._getframe(1)
+        while frame.f_code.co_filename in _TENSOR:
+            frame = frame.f_back
         if first is not None and changes(name) and any(type(a) is Mark for a in args):
             first.moved = True
-        if first is not None and func in _NUMBERS and not _of_torch(frame):
+        if first is not None and func in _NUMBERS and not of_package(frame):
             return first._counted()
-        if first is not None and func in _SIZES and not _of_torch(frame):
+        if first is not None and func in _SIZES and not of_package(frame):
             first.tell(_PICKS)
         elif name not in _HARMLESS and not any(isinstance(a, Mark) for a in args) and not optimizer_of(frame):  # with marks it is a script's own descent
             for anchor in (a for a in flat((*args, *(kwargs or {}).values())) if isinstance(a, cls)):
@@ -206,6 +232,8 @@ class Anchor(nn.Parameter):
     def _gradient(self, frame):
         """What reads it gets. Its own optimizer gets none, and so never changes it."""
         remote, by = self.of(), optimizer_of(frame)
+        if not self.counts and frame.f_code.co_name != "zero_grad":
+            return None  # nothing learns
         if frame.f_code.co_name == "zero_grad":
             self.zeros = not frame.f_locals.get("set_to_none", True) and (self.spent or self.zeros or self.mark() is not None)
             self.spent = False

@@ -2,11 +2,14 @@
 import logging
 import math
 import os
+import sys
 
 import torch
 import torch.fx
+from torch import nn
 
 from . import again, errors, plain, taken, tracing
+from .anchor import of_package
 from .optimizer import Optimizer
 
 _log = logging.getLogger("split")
@@ -40,6 +43,14 @@ class Checks:
     def _check_process(self):
         if self._pid != os.getpid():
             raise errors.usage(errors.FORKED)
+
+    def named_children(self):
+        frame = sys._getframe(1)
+        while frame and frame.f_code is nn.Module.children.__code__:
+            frame = frame.f_back
+        if frame and not of_package(frame):
+            self.anchor.tell("children() of the middle gives none, since they are on the server: do that before RemoteModule is made; modules() has them, to be read")
+        return super().named_children()
 
     def _check_learns(self, xs):
         for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
@@ -179,8 +190,8 @@ class Checks:
 
     def _check_module(self):
         if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
-            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
-                               "or call drop() where a step shall not count")
+            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: leave it as it was. What never learns is named by "
+                               "freeze=[...]; behind a backward that shall not count for the middle, as that of a generator through its critic, call drop()")
         if any(m.training not in (self._mode, self.training) for m in self._modal):
             raise errors.usage(ODD_MODE)
 
@@ -209,8 +220,9 @@ class Checks:
                                "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
         by = self.anchor.mark().item() / (MARK * backs)
         if not any(math.isclose(by, known, rel_tol=1e-3) for known in (1, scale, self._clip, scale * self._clip)):
-            raise errors.usage(f"all gradients were multiplied by {by:.4g} behind backward(), and the server's were not: call "
-                               "split.clip_grad_norm_ in place of PyTorch's, or give step() the factor as scale", self.step_number)
+            what = "all gradients were set" if abs(by) > 1e9 else "gradients were multiplied between the backwards of a step" if backs > 1 else f"all gradients were multiplied by {by:.4g}"
+            raise errors.usage(f"{what} behind backward(), and the server's were not: multiply the loss, call split.clip_grad_norm_ in place of PyTorch's, or give "
+                               "step() the factor of all as scale", self.step_number)
 
     def _moments(self):
         """Whether the server's optimizer has a state beside the weights."""

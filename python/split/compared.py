@@ -64,9 +64,20 @@ def _recorded(traced, root, xs):
 
 
 def _ran(root, training, xs, run):
-    """Tensors that run gives for copies of xs."""
+    """Tensors that run gives for copies of xs, and in training the gradients of a sum of these."""
     with tracing.mode(root, training), _kept(root), torch.set_grad_enabled(training):
-        return [y.detach() for y in flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
+        xs = [x.clone().requires_grad_(training and x.is_floating_point()) for x in xs]
+        ys = [y for y in flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
+        learns, found = [t for t in (*xs, *root.parameters()) if t.requires_grad], [y.detach() for y in ys]
+        graded = [y for y in ys if y.requires_grad]
+        if training and graded:
+            total = sum((y * torch.arange(y.numel(), device=y.device).cos().reshape(y.shape)).sum() for y in graded)
+            found += [torch.zeros_like(t) if g is None else g for t, g in zip(learns, torch.autograd.grad(total, learns, allow_unused=True))]
+        return found
+
+
+def _near(a, b):
+    return a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5 * max(1.0, b.abs().max().item() if b.numel() else 0), True)
 
 
 def check(module, recorded, shapes, ids):
@@ -78,9 +89,9 @@ def check(module, recorded, shapes, ids):
         except Exception:  # about random numbers: the graph was read
             continue
         theirs = _ran(module, training, xs, lambda *xs: _recorded(recorded.traced[training][0], module, xs))
-        if len(ours) != len(theirs) or not all(a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5, True) for a, b in zip(ours, theirs)):
+        if len(ours) != len(theirs) or not all(map(_near, ours, theirs)):
             raise errors.config("forward computes something else in PyTorch than was read of it: it asks what a tensor is, as by type(x) or "
-                                "functools.singledispatch. Write isinstance(x, torch.Tensor), or keep that part in head or tail")
+                                "functools.singledispatch, or whether gradients are on. Write isinstance(x, torch.Tensor), or keep that part in head or tail")
 
 
 def raised(module, shapes, ids):

@@ -14,13 +14,10 @@ from torch import nn
 from . import checks, crossing, errors, lora as adapters, network, plain, tracing
 from .anchor import Anchor, Name, Shown
 from .middle import Middle
-from .optimizer import Groups, settings
+from .optimizer import Beside, Groups, settings
 from .taken import Taken, Written
 
 _log = logging.getLogger("split")
-_LOOKED_AT = 4  # steps in which a script is seen to call zero_grad()
-
-
 
 class Keys(NamedTuple):
     """Files: the server's public key, and this client's own."""
@@ -125,6 +122,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
             self._groups = Groups(optimizer, module, self._added) if own else None
+            self._beside = None if own else Beside()
             rates, self._lr = settings(optimizer, self._groups and self._groups.held()[0])
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
@@ -213,6 +211,9 @@ class RemoteModule(checks.Checks, nn.Module):
     def _leave_out(self):
         """Drops the open step, and reports a script that always does so."""
         self.__dict__["_skips"] += self._cleared()
+        if self._cleared() and self._groups and self._groups.stepped is not None:
+            self._tell("left out", f"the optimizer has stepped behind a backward(), and the middle has not: step {self.step_number} is left out there. Call "
+                       "step() of the middle for each step of the optimizer")
         self.drop()
         if self._skips == 3:
             _log.warning("%s", errors.told("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn"))
@@ -278,7 +279,9 @@ class RemoteModule(checks.Checks, nn.Module):
                                    "move in step() alone", self.step_number)
             self.anchor.spent = False
         call = self._post([x.detach() for x in xs], lengths, trains)
-        call.leaf = crossing.leaf(xs) if graded and self.step_number < _LOOKED_AT else None
+        call.leaf = crossing.leaf(xs) if graded else None
+        if call.leaf is not None and self._beside:
+            self._beside.find(call.leaf, self)
         return xs, call, graded
 
     @_guarded
@@ -346,14 +349,6 @@ class RemoteModule(checks.Checks, nn.Module):
         yield from super().named_modules(memo, prefix, remove_duplicate)
         for name, module in self._seen:
             yield f"{prefix}.{name}" if prefix else name, module
-
-    def named_children(self):
-        frame = sys._getframe(1)
-        while frame and frame.f_code is nn.Module.children.__code__:
-            frame = frame.f_back
-        if frame and not frame.f_code.co_filename.startswith(os.path.dirname(torch.__file__)):
-            self.anchor.tell("children() of the middle gives none, since they are on the server: do that before RemoteModule is made; modules() has them, to be read")
-        yield from super().named_children()
 
     def train(self, mode=True):
         self.__dict__["_odd"] = False
@@ -483,9 +478,11 @@ class RemoteModule(checks.Checks, nn.Module):
         if self._added_up:
             self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
                        "each step")
-        if "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
+        if self.anchor.counts and "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
             self._tell("ends", "gradients of head and tail alone were made smaller behind backward(), as by PyTorch's clip_grad_norm_, and the middle's "
                        "were not: split.clip_grad_norm_(parameters, middle, max_norm) clips by the norm of all")
+        if self._beside and lr is None:
+            self._beside.check(self)
         self._fresh.stale = True
         self._middle.step(lr if lr is not None else self._groups.take_rate() if self._groups else self._lr, scale * self._clip)
         self._forget()

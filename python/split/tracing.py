@@ -11,12 +11,14 @@ import re
 import sys
 import threading
 import traceback
+import types
 
 import numpy
 import torch
 import torch.fx
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from . import errors
 from .builder import Own, Value, of_call
@@ -66,6 +68,7 @@ class _Sized:
 
 
 _KNOWN = {"ndim": int, "dtype": torch.dtype, "device": torch.device}  # the same in each call
+_UNKNOWN = "requires_grad", "grad_fn", "is_leaf", "grad", "_version"
 _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
 
 
@@ -73,6 +76,12 @@ class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
         if not hasattr(torch.Tensor, name) and _is_tensor(self):  # so hasattr() and getattr() with a default are right
             raise AttributeError(f"'Tensor' object has no attribute '{name}'")
+        if name in _UNKNOWN:
+            raise torch.fx.proxy.TraceError(f"forward reads {name} of a tensor, which differs from call to call: ask self.training, or leave it out")
+        if name == "is_cuda":
+            return self.device.type == "cuda"
+        if name == "is_floating_point":
+            return lambda: self.dtype.is_floating_point
         found = _Attribute(self, name)
         return _read(found, _KNOWN[name], f"forward reads {name} of what is no tensor") if name in _KNOWN else found
 
@@ -308,11 +317,13 @@ def _why(e, frames, line):
     """What stops a trace: this package's own words, or the script's line in place of what PyTorch says of its internals."""
     if frames[-1][0].f_code.co_filename.startswith(_PACKAGES[1]):
         return str(e)
+    if isinstance(e, TypeError) and re.search("cannot assign .* as (buffer|parameter)", str(e)):
+        return "forward assigns a tensor of the module, such as a counter, which the server has: leave that out"
     name, _, number = line.rpartition(":")
     text = linecache.getline(name, int(number or 0)).strip()
     text = text if len(text) < 90 else text[:88] + "…"
     return (f"`{text}` " if text else "forward ") + "gives a tensor of the call, or one of its sizes, to what takes none that is recorded, such as numpy, a branch on " \
-        "values or a function of C"
+        "values or a function of C; int() of a size is a number"
 
 
 _ALONE = threading.RLock()  # torch.fx and this file replace functions of all threads while they record
@@ -323,6 +334,8 @@ def _patches(tracer):
     function, own, attends, stack = torch.autograd.Function, vars(torch.autograd.Function).get("apply"), nn.MultiheadAttention.forward, contextlib.ExitStack()
 
     def apply(cls, *args):
+        if tracer.mine() and cls is CheckpointFunction:
+            return args[0](*args[2:])  # what it computes; the server has memory for it
         if tracer.mine():
             raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
         return (own.__get__(None, cls) if own else super(function, cls).apply)(*args)  # inherited in PyTorch 1.13
@@ -341,12 +354,22 @@ def names_of(module):
     return {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
 
 
+def _by_place(forward):
+    """forward without arguments by keyword alone, which torch.fx would give by place."""
+    code = getattr(forward, "__code__", None)
+    if not code or not code.co_kwonlyargcount or hasattr(forward, "__wrapped__"):
+        return forward
+    count = code.co_argcount + code.co_kwonlyargcount
+    usual = [forward.__kwdefaults__[name] for name in code.co_varnames[code.co_argcount:count]]
+    return types.FunctionType(code.replace(co_argcount=count, co_kwonlyargcount=0), forward.__globals__, forward.__name__, (*(forward.__defaults__ or ()), *usual), forward.__closure__)
+
+
 def run(tracer, module, inputs):
     """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others."""
     arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     try:
-        with _ALONE, _patches(tracer):
+        with _ALONE, _patches(tracer), _replaced(type(module), forward=_by_place(type(module).forward)):
             return tracer.trace(module, usual or None)
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
