@@ -9,6 +9,7 @@ import weakref
 import numpy
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from idioms import idiom, several
 
@@ -271,3 +272,73 @@ def attribute_of_a_scripted_module(s, make):
     s.loop(2)
     m.times = 0.3
     s.loop(1)
+
+
+# ---- what forward asks, and how it calls
+
+def by_keyword(m, x, *, times=1.5):
+    return x * times
+
+
+class ByKeyword(nn.Module):
+    def __init__(self, middle):
+        super().__init__()
+        self.middle = middle
+
+    def forward(self, x, mask=None, *, times=1.5, shift: float = 0.5):
+        x = self.middle(x)
+        return (x if mask is None else x * mask) * times + shift
+
+
+class Counter(nn.Module):
+    def __init__(self, middle):
+        super().__init__()
+        self.middle = middle
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.middle(x)
+
+
+ASKED = {"is_cuda": lambda m, x: x * 2 if x.is_cuda else x, "is_floating_point": lambda m, x: x if x.is_floating_point() else x * 2, "checkpoint": lambda m, x: checkpoint(torch.tanh, x),
+         "checkpoint_in_training": lambda m, x: checkpoint(m.middle[0], x) if m.training else m.middle[0](x), "checkpoint_without_reentry": lambda m, x: checkpoint(torch.tanh, x, use_reentrant=False),
+         "checkpoint_sequential": lambda m, x: checkpoint_sequential(m.middle, 2, x), "keyword": lambda m, x: by_keyword(m, x, times=2.0)}
+
+
+@several("equal", ASKED)
+def forward_asks(s, does):
+    around(s, does)
+    s.make()
+    s.loop(3)
+
+
+@idiom("equal")
+def arguments_by_keyword_alone(s):
+    s.net.mid = ByKeyword(s.net.mid)
+    s.make()
+    s.loop(3)
+
+
+@several("refused", {"requires_grad": (lambda m, x: x if x.requires_grad else x * 2, "forward reads requires_grad of a tensor"), "grad_fn": (lambda m, x: x if x.grad_fn is None else x * 2, "forward reads grad_fn of a tensor"),
+                     "size_as_a_key": (lambda m, x: x * {16: torch.linspace(0, 1, 16)}[x.shape[1]], "int() of a size is a number")}, "")
+def sentence_of_what_forward_asks(s, case):
+    around(s, case[0])
+    try:
+        s.make()
+    except Exception as e:
+        assert case[1] in str(e), e
+        raise
+
+
+@idiom("refused", "forward assigns a tensor of the module, such as a counter")
+def counter_in_a_buffer(s):
+    s.net.mid = Counter(s.net.mid)
+    s.make()
+
+
+@idiom("equal")
+def size_made_a_number(s):
+    around(s, lambda m, x: x * {16: torch.linspace(0, 1, 16)}[int(x.shape[1])])
+    s.make()
+    s.loop(3)

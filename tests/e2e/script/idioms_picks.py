@@ -75,7 +75,7 @@ def frozen(pick):
 
 
 PICKS = {"contains": frozen(lambda name: "bias" in name), "begins": frozen(lambda name: name.startswith(("head", "mid.0"))), "ends": frozen(lambda name: name.endswith("bias")), "equals": frozen(lambda name: name == "mid.0.weight"),
-         "split": frozen(lambda name: name.split(".")[-1] == "bias"), "in_state_dict": lambda n: (lambda state: frozen(lambda name: name in state and name.startswith("head")))(n.state_dict())(n),
+         "split": frozen(lambda name: name.split(".")[-1] == "bias"), "in_a_set": frozen(lambda name: name in {"mid.0.weight", "head.bias"}),
          "differs": lambda n: [nn.init.zeros_(p) for name, p in n.named_parameters() if not name != "mid.0.weight"], "in_a_list": frozen(lambda name: name in ["mid.0.weight", "head.bias"]), "dims": lambda n: [nn.init.eye_(p) for p in n.parameters() if p.dim() > 1], "ndim": lambda n: [nn.init.eye_(p) for p in n.parameters() if p.ndim > 1],
          "shape": lambda n: [nn.init.eye_(p) for p in n.parameters() if len(p.shape) > 1], "small": lambda n: [nn.init.zeros_(p) for p in n.parameters() if p.numel() < 20],
          "children": lambda n: [p.requires_grad_(False) for child in n.mid.children() for p in child.parameters()], "named_children": lambda n: [c.requires_grad_(False) for name, c in n.mid.named_children() if name == "0"]}
@@ -157,10 +157,10 @@ def by_dict(s, kind, rules):
 
 @several("warned", {"momentum": (SGD, {"momentum": 0.9}), "adam": (ADAM, {})}, "has a state already")
 def dict_and_a_loaded_state(s, case):
-    first = SGD([p for m in (s.net.head, s.net.tail) for p in m.parameters()], 0.1) if case[0] is SGD else ADAM([p for m in (s.net.head, s.net.tail) for p in m.parameters()])
-    first = type(first)(first.param_groups[0]["params"], lr=0.1, **case[1])
+    first = case[0]([*s.net.head.parameters(), *s.net.tail.parameters()], lr=0.1, **case[1])
     s.loss().backward()
     first.step()
+    s.net.zero_grad(set_to_none=True)
     by_dict(s, *case)
     if s.remote:
         s.opt.load_state_dict(first.state_dict())
