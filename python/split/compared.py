@@ -76,8 +76,12 @@ def _ran(root, training, xs, run):
         return found
 
 
-def _near(a, b):
-    return a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5 * max(1.0, b.abs().max().item() if b.numel() else 0), True)
+def _near(ours, theirs):
+    """Whether tensors are equal but for their last bits."""
+    def near(a, b):
+        most = b.abs()[b.isfinite()].double().max().item() if b.isfinite().any() else 0.0
+        return a.shape == b.shape and torch.allclose(a.double(), b.double(), 1e-4, 1e-5 * max(1.0, most), True)
+    return len(ours) == len(theirs) and all(map(near, ours, theirs))
 
 
 def check(module, recorded, shapes, ids):
@@ -89,7 +93,7 @@ def check(module, recorded, shapes, ids):
         except Exception:  # about random numbers: the graph was read
             continue
         theirs = _ran(module, training, xs, lambda *xs: _recorded(recorded.traced[training][0], module, xs))
-        if len(ours) != len(theirs) or not all(map(_near, ours, theirs)):
+        if not _near(ours, theirs) and _near(ours, _ran(module, training, xs, module)):  # PyTorch 1.13's group norm of signals gives other gradients each time
             raise errors.config("forward computes something else in PyTorch than was read of it: it asks what a tensor is, as by type(x) or "
                                 "functools.singledispatch, or whether gradients are on. Write isinstance(x, torch.Tensor), or keep that part in head or tail")
 

@@ -195,12 +195,17 @@ class Tracer(torch.fx.Tracer):
 
     def create_arg(self, a):
         """A tensor of no module, such as of a class, is a constant. It must be equal in both modes."""
-        if isinstance(a, torch.fx.Proxy) and a.tracer is not self:
+        if isinstance(a, torch.fx.Proxy):
             a.tracer.check_open()
+            return a.node
+        if type(a) in (tuple, list):
+            return type(a)(map(self.create_arg, a))
+        if a is None or type(a) in (bool, int, float, str):
+            return a
         held = not isinstance(a, torch.Tensor) or a.requires_grad or a in self.tensor_attrs or any(a is t for t in self.root.buffers())
         if not held:
             node = self.create_node("get_attr", "tensor", (), {})
-            node.meta["tensor"] = a.detach()
+            node.meta.setdefault("tensor", a.detach())
             return node
         return super().create_arg(a)
 
@@ -354,14 +359,16 @@ def names_of(module):
     return {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
 
 
-def _by_place(forward):
-    """forward without arguments by keyword alone, which torch.fx would give by place."""
+def _by_place(cls):
+    """While this lasts, forward has no arguments by keyword alone, which torch.fx would give by place."""
+    forward = cls.forward
     code = getattr(forward, "__code__", None)
     if not code or not code.co_kwonlyargcount or hasattr(forward, "__wrapped__"):
-        return forward
+        return contextlib.nullcontext()
     count = code.co_argcount + code.co_kwonlyargcount
     usual = [forward.__kwdefaults__[name] for name in code.co_varnames[code.co_argcount:count]]
-    return types.FunctionType(code.replace(co_argcount=count, co_kwonlyargcount=0), forward.__globals__, forward.__name__, (*(forward.__defaults__ or ()), *usual), forward.__closure__)
+    placed = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    return _replaced(cls, forward=types.FunctionType(placed, forward.__globals__, forward.__name__, (*(forward.__defaults__ or ()), *usual), forward.__closure__))
 
 
 def run(tracer, module, inputs):
@@ -369,7 +376,7 @@ def run(tracer, module, inputs):
     arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     try:
-        with _ALONE, _patches(tracer), _replaced(type(module), forward=_by_place(type(module).forward)):
+        with _ALONE, _patches(tracer), _by_place(type(module)):
             return tracer.trace(module, usual or None)
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx

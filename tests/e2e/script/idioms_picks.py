@@ -2,11 +2,10 @@
 import copy
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 import split
-from idioms import DATA, idiom, server, several
+from idioms import idiom, server, several
 
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
 ONE = "parameters() has one number"
