@@ -622,8 +622,6 @@ def reader(b, module, strip):
         return _held(module, strip, node.target) if node.op == "get_attr" else _call(b, module, strip, node, env)
 
     def read(last):
-        if last in env:
-            return env[last]
         for node in last.graph.nodes:
             if node not in env:
                 had = len(b.nodes)
@@ -634,4 +632,5 @@ def reader(b, module, strip):
                 b.lines.update({word.split()[1]: node.meta.get("line") for word, *_ in b.nodes[had:]})
             if node is last:
                 return env[node]
+    read.known = env
     return read

@@ -157,6 +157,8 @@ class Tracer(torch.fx.Tracer):
     def read(self, node):
         """While torch.fx traces, the parameters of modules are proxies, too, and what MAKERS make; not so for what reads the graph."""
         self.check_open()
+        if node in self.reader.known:
+            return self.reader.known[node]
         try:
             with _replaced(nn.Module, __getattr__=_GETATTR), _replaced(torch, **MAKERS):
                 return self.reader(node)
@@ -339,8 +341,8 @@ def _patches(tracer):
     function, own, attends, stack = torch.autograd.Function, vars(torch.autograd.Function).get("apply"), nn.MultiheadAttention.forward, contextlib.ExitStack()
 
     def apply(cls, *args):
-        if tracer.mine() and cls is CheckpointFunction:
-            return args[0](*args[2:])  # what it computes; the server has memory for it
+        if tracer.mine() and cls.__module__ == CheckpointFunction.__module__:  # the server has memory for all of it
+            return args[0](*args[2:]) if cls is CheckpointFunction else args[0]  # the other one of PyTorch 2 has a tensor that nothing reads
         if tracer.mine():
             raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
         return (own.__get__(None, cls) if own else super(function, cls).apply)(*args)  # inherited in PyTorch 1.13
