@@ -16,18 +16,16 @@ _log = logging.getLogger("split")
 _CARRIES = {"clone", "detach", "view", "view_as", "reshape", "flatten", "ravel", "squeeze", "unsqueeze", "expand", "expand_as", "float", "double", "cpu", "to",
             "type", "contiguous", "cat", "stack", "mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "neg", "__neg__", "isnan", "isinf", "isfinite",
             "_foreach_mul", "_foreach_div"}
-_FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "requires_grad_", "any", "all", "__bool__", "_foreach_mul_", "_foreach_div_",
-         "_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_", "size", "dim", "numel", "nelement", "stride", "element_size", "get_device", "data_ptr",
-         "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "is_coalesced", "record_stream", "__len__", "__hash__", "__repr__", "__format__", "__get__", "__set__",
-         "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones"}
+LIKE = {"zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_empty", "new_full"}  # another tensor of this shape
+_ASKS = {"size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "get_device", "data_ptr", "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "__len__",
+         "__hash__", "__repr__", "__format__", "__get__", "__set__", "requires_grad_", *LIKE}
+_FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "any", "all", "__bool__", "_foreach_mul_", "_foreach_div_", "_foreach_zero_",
+         "_amp_foreach_non_finite_check_and_unscale_", "is_coalesced", "record_stream", *_ASKS}
 _STEPS = {"add_", "sub_", "__iadd__", "__isub__", "lerp_", "addcmul_", "addcdiv_"}  # a script's own descent, by a tensor of its own
 _REDUCES = {"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "_foreach_norm", "mean", "sum", "max", "min", "amax", "amin", "std", "var", "median",
             "dot", "item", "tolist", "numpy", "__array__", "__float__", "histc"}
-LIKE = {"zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_empty", "new_full"}  # another tensor of this shape
 # of parameters(): functions that read no numbers, and those whose result is right for the middle's, too. All others are reported
-_HARMLESS = {"__get__", "__set__", "__hash__", "__repr__", "__format__", "__dir__", "requires_grad_", "retain_grad", "backward", "grad", "numel", "nelement", "element_size", "data_ptr",
-             "get_device", "is_floating_point", "is_complex", "is_contiguous", "is_pinned", "is_shared", "is_inference", "is_signed", "share_memory_", "type", "isnan", "isinf", "isfinite", "size",
-             "dim", "ndimension", "stride", "__len__", *LIKE}
+_HARMLESS = {"__dir__", "retain_grad", "backward", "grad", "is_shared", "is_inference", "is_signed", "share_memory_", "type", "isnan", "isinf", "isfinite", *_ASKS}
 _PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))  # PyTorch's and this one
 _TENSOR = torch._tensor.__file__, torch.overrides.__file__  # methods of tensors that are written in Python
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
@@ -58,59 +56,49 @@ def of_package(frame):
     return frame.f_code.co_filename.startswith(_PACKAGES)
 
 
-def _asks(method):
+def _compares(frame):
+    """Whether a script compares there, or asks whether something is in a container, and does not just use a key."""
+    return not of_package(frame) and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("COMPARE_OP", "CONTAINS_OP")
+
+
+def _asks(method, by=lambda frame: not of_package(frame)):
     """The same method, which reports a script whose question the middle's own names or sizes would answer otherwise."""
     def asks(self, *args):
         found = method(self, *args)
-        if any(method(other, *args) != found for other in self.others) and not of_package(sys._getframe(1)):
+        if any(method(other, *args) != found for other in self.others) and by(sys._getframe(1)):
             self.tell(_PICKS)
         return found
     return asks
 
 
-def _compared(frame):
-    """Whether a script compares there, or asks whether something is in a container, and does not just use a key."""
-    return not of_package(frame) and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("COMPARE_OP", "CONTAINS_OP")
-
-
-def _compares(method):
-    """As _asks(), of what containers call, too."""
-    def compares(self, other):
-        found = method(self, other)
-        if any(method(name, other) is not found for name in self.others) and _compared(sys._getframe(1)):
-            self.tell(_PICKS)
-        return found
-    return compares
-
-
-class Count(int):
-    """What numel() of the anchor gives. others: the numbers of each parameter; tell: reports a text."""
+class _Asked:
+    """What a script asks for to pick some parameters. others: the same of each of the middle's; tell: reports a text."""
 
     def __new__(cls, value, others, tell):
         self = super().__new__(cls, value)
         self.others, self.tell = others, tell
         return self
-
-    __lt__, __le__, __gt__, __ge__ = map(_asks, (int.__lt__, int.__le__, int.__gt__, int.__ge__))
 
     def __reduce__(self):
-        return int, (int(self),)
+        return self.kind, (self.kind(self),)
 
 
-class Name(str):
-    """The anchor's name. others: those of the parameters; tell: reports a text."""
+class Count(_Asked, int):
+    """What numel() of the anchor gives."""
 
-    def __new__(cls, value, others, tell):
-        self = super().__new__(cls, value)
-        self.others, self.tell = others, tell
-        return self
+    kind = int
+    __lt__, __le__, __gt__, __ge__ = map(_asks, (int.__lt__, int.__le__, int.__gt__, int.__ge__))
 
+
+class Name(_Asked, str):
+    """The anchor's name."""
+
+    kind = str
     __contains__, startswith, endswith, find, count = map(_asks, (str.__contains__, str.startswith, str.endswith, str.find, str.count))
-
-    __eq__, __ne__ = map(_compares, (str.__eq__, str.__ne__))
+    __eq__, __ne__ = _asks(str.__eq__, _compares), _asks(str.__ne__, _compares)
 
     def __hash__(self):
-        if _compared(sys._getframe(1)):
+        if _compares(sys._getframe(1)):
             self.tell(_PICKS)
         return str.__hash__(self)
 
@@ -120,9 +108,6 @@ class Name(str):
     def split(self, *args):
         parts, others = str.split(self, *args), [other.split(*args) for other in self.others]
         return [Name(part, [o[-1] if i == len(parts) - 1 else o[i] for o in others if i < len(o)], self.tell) for i, part in enumerate(parts)]
-
-    def __reduce__(self):
-        return str, (str(self),)
 
 
 def optimizer_of(frame):

@@ -128,8 +128,11 @@ class Checks:
 
     def _called(self, recorded):
         """Runs forward's Python for a call. None: the server computes that; else the script's line from which on it does not."""
-        with self._fresh.paused():
+        self._fresh.paused = True
+        try:
             found = recorded.again(self.training)
+        finally:
+            self._fresh.paused = False
         if found is None:
             return None
         had, (traced, line) = recorded.traced[self.training], found

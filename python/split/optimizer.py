@@ -211,28 +211,22 @@ class Groups:
 class Beside:
     """The optimizer that a script has for head and tail, where the middle's is a dict: its state and rate do not reach the middle."""
 
-    def __init__(self):
-        self._of, self._leaf, self._rate = None, None, None
-
-    def find(self, leaf, remote):
-        """leaf: a parameter of the head. Looks for its optimizer in the first call."""
-        if self._of is not None:
-            return
+    def __init__(self, leaf, remote):
+        """leaf: a parameter of the head, in the first call."""
         alive = (o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer))
-        found = next((o for o in alive if any(leaf is p for g in o.param_groups for p in g["params"])), None)
-        self._of, self._leaf = weakref.ref(found) if found is not None else lambda: None, id(leaf)
-        self._rate = self._now()
-        if found is not None and found.state.get(leaf) and not remote._resumed and remote._moments():
+        self._leaf, self._of = id(leaf), next((weakref.ref(o) for o in alive if any(leaf is p for g in o.param_groups for p in g["params"])), lambda: None)
+        self._rate, found = self._now(), self._of()
+        if found and found.state.get(leaf) and not remote._resumed and remote._moments():
             remote._tell("state", "the optimizer of head and tail has a state already, as by load_state_dict(), and the moments of the middle begin anew: "
                          "split.save() and split.load() keep those of both")
 
     def _now(self):
-        optimizer = self._of()
-        return next((float(g["lr"]) for g in optimizer.param_groups if any(id(p) == self._leaf for p in g["params"])), None) if optimizer else None
+        groups = self._of().param_groups if self._of() else ()
+        return next((float(g["lr"]) for g in groups if any(id(p) == self._leaf for p in g["params"])), None)
 
     def check(self, remote):
         """Before a step without a rate."""
-        if self._of is not None and self._now() not in (None, self._rate):
+        if self._now() not in (None, self._rate):
             remote._tell("rate", "the learning rate of head and tail was changed, as by a scheduler, and that of the middle, whose optimizer is a dict, was not: "
                          "call step(lr), or give RemoteModule the optimizer")
 

@@ -23,7 +23,7 @@ class Fresh:
     arrays of numpy with the module's memory, that memory, and what was in it."""
 
     def __init__(self, module, of):
-        self.of, self._state, self.classes, self.lent, self._writes, self._paused = of, (*module.parameters(), *module.buffers()), taken.classes(self), [], 0, False
+        self.of, self._state, self.classes, self.lent, self._writes, self.paused = of, (*module.parameters(), *module.buffers()), taken.classes(self), [], 0, False  # paused: no numbers are needed
         self.fetched()
 
     def versions(self):
@@ -48,17 +48,8 @@ class Fresh:
         remote = self.of()
         return remote is None or not remote._middle.is_open
 
-    @contextlib.contextmanager
-    def paused(self):
-        """In the block no numbers are needed."""
-        self._paused = True
-        try:
-            yield
-        finally:
-            self._paused = False
-
     def __call__(self, *_, overwrites=False):
-        if self._paused or not self.stale or self.versions() != self.had:  # the script has put weights of its own into the module
+        if self.paused or not self.stale or self.versions() != self.had:  # the script has put weights of its own into the module
             return
         remote = self.of()
         if remote is None:

@@ -121,8 +121,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
-            self._groups = Groups(optimizer, module, self._added) if own else None
-            self._beside = None if own else Beside()
+            self._groups, self._beside = Groups(optimizer, module, self._added) if own else None, None
             rates, self._lr = settings(optimizer, self._groups and self._groups.held()[0])
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
@@ -280,8 +279,8 @@ class RemoteModule(checks.Checks, nn.Module):
             self.anchor.spent = False
         call = self._post([x.detach() for x in xs], lengths, trains)
         call.leaf = crossing.leaf(xs) if graded else None
-        if call.leaf is not None and self._beside:
-            self._beside.find(call.leaf, self)
+        if call.leaf is not None and not self._groups:
+            self.__dict__["_beside"] = self._beside or Beside(call.leaf, self)
         return xs, call, graded
 
     @_guarded

@@ -323,7 +323,7 @@ def _for_einops():
 def _why(e, frames, line):
     """What stops a trace: this package's own words, or the script's line in place of what PyTorch says of its internals."""
     if frames[-1][0].f_code.co_filename.startswith(_PACKAGES[1]):
-        return str(e)
+        return str(e).removeprefix(f"{getattr(e, 'line', '')}: ")
     if isinstance(e, TypeError) and re.search("cannot assign .* as (buffer|parameter)", str(e)):
         return "forward assigns a tensor of the module, such as a counter, which the server has: leave that out"
     name, _, number = line.rpartition(":")
@@ -336,25 +336,15 @@ def _why(e, frames, line):
 _ALONE = threading.RLock()  # torch.fx and this file replace functions of all threads while they record
 
 
-def _patches(tracer):
-    """What is replaced while forward is recorded."""
-    function, own, attends, stack = torch.autograd.Function, vars(torch.autograd.Function).get("apply"), nn.MultiheadAttention.forward, contextlib.ExitStack()
-
+def _of_functions(tracer, own=vars(torch.autograd.Function).get("apply")):
+    """torch.autograd.Function.apply while forward is recorded."""
     def apply(cls, *args):
         if tracer.mine() and cls.__module__ == CheckpointFunction.__module__:  # the server has memory for all of it
             return args[0](*args[2:]) if cls is CheckpointFunction else args[0]  # the other one of PyTorch 2 has a tensor that nothing reads
         if tracer.mine():
             raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
-        return (own.__get__(None, cls) if own else super(function, cls).apply)(*args)  # inherited in PyTorch 1.13
-
-    def attend(m, *args, **kwargs):
-        return tracer.attend(m, args, kwargs) if tracer.mine() else attends(m, *args, **kwargs)
-    makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
-    takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
-    for context in (_for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance),
-                    _replaced(function, apply=classmethod(apply)), _replaced(torch, **makers), _replaced(nn.MultiheadAttention, forward=attend)):
-        stack.enter_context(context)
-    return stack
+        return (own.__get__(None, cls) if own else super(torch.autograd.Function, cls).apply)(*args)  # inherited in PyTorch 1.13
+    return classmethod(apply)
 
 
 def names_of(module):
@@ -377,16 +367,20 @@ def run(tracer, module, inputs):
     """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others."""
     arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
+    attends, before = nn.MultiheadAttention.forward, _states() if type(tracer) is Tracer else None
+    makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
+    takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
     try:
-        with _ALONE, _patches(tracer), _by_place(type(module)):
-            return tracer.trace(module, usual or None)
+        with _ALONE, _by_place(type(module)), _for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), \
+                _replaced(torch.autograd.Function, apply=_of_functions(tracer)), _replaced(torch, **makers), \
+                _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs) if tracer.mine() else attends(m, *args, **kwargs)):
+            traced = tracer.trace(module, usual or None)
+        if before and _states() != before:
+            raise ValueError("forward draws random numbers in Python, or makes a tensor of them: that would be done once")
+        return traced
     except Exception as e:
         if isinstance(e.__cause__, errors.ConfigError):  # what read() says, which is not about torch.fx
             raise e.__cause__
-        if isinstance(e, errors.UsageError):
-            said = errors.config(str(e).removeprefix(f"{e.line}: "))
-            said.unrecorded = True
-            raise errors.at(said, e.line or line_of_error(e)) from e
         frames, line = list(traceback.walk_tb(e.__traceback__)), line_of_error(e)
         said = errors.config(f"{type(module).__name__} cannot be recorded: {_why(e, frames, line)}; keep that part in head or tail")
         said.unrecorded = True
@@ -397,16 +391,10 @@ def run(tracer, module, inputs):
 
 def trace(module, inputs, is_leaf, read):
     """The same for the first time. is_leaf(m): m has a build. read: graph.reader's."""
-    before, tracer = _states(), Tracer(is_leaf, read)
+    tracer = Tracer(is_leaf, read)
     tracer.names = names_of(module)
     with torch.enable_grad():
-        traced = run(tracer, module, inputs)
-    if _states() != before:
-        said = errors.config(f"{type(module).__name__} cannot be recorded: forward draws random numbers in Python, or makes a tensor of them: that would be "
-                             "done once; keep that part in head or tail")
-        said.unrecorded = True
-        raise said
-    return traced
+        return run(tracer, module, inputs)
 
 
 def _check_modes(module):
