@@ -10,7 +10,7 @@ from torch import nn
 from . import errors, graph, tracing
 from .anchor import flat
 
-_ROWS = 2
+_ROWS, _LARGE = 2, 1 << 16  # gradients of larger parameters would need as much memory again
 
 
 def _device(module):
@@ -68,9 +68,9 @@ def _ran(root, training, xs, run):
     with tracing.mode(root, training), _kept(root), torch.set_grad_enabled(training):
         xs = [x.clone().requires_grad_(training and x.is_floating_point()) for x in xs]
         ys = [y for y in flat([run(*(x.clone() for x in xs))]) if isinstance(y, torch.Tensor)]
-        learns, found = [t for t in (*xs, *root.parameters()) if t.requires_grad], [y.detach() for y in ys]
+        learns, found = [t for t in (*xs, *(p for p in root.parameters() if p.numel() <= _LARGE)) if t.requires_grad], [y.detach() for y in ys]
         graded = [y for y in ys if y.requires_grad]
-        if training and graded:
+        if training and graded and learns:
             total = sum((y * torch.arange(y.numel(), device=y.device).cos().reshape(y.shape)).sum() for y in graded)
             found += [torch.zeros_like(t) if g is None else g for t, g in zip(learns, torch.autograd.grad(total, learns, allow_unused=True))]
         return found
