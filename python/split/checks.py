@@ -108,7 +108,9 @@ class Checks:
     def _check_form(self):
         """Refuses a module that would not be read as it was."""
         recorded, line, what = self._builder.recorded, "", "a layer, a hook or an attribute of a layer, as a rate of dropout, was changed"
-        if self._form.changed():
+        if self._form.patched():
+            what = f"the forward of {self._form.patched()} was replaced"
+        elif self._form.changed():
             self._check_replaced()
             builder, out = self._read()
             if self._computes(builder, out):
@@ -187,7 +189,8 @@ class Checks:
         return bool(self._moments() or self._decays())
 
     def _check_replaced(self):
-        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
+        buffers = [(n, t) for n, t in self._module.named_buffers() if n.rpartition(".")[2] not in ("running_mean", "running_var", "num_batches_tracked")]
+        replaced = next((n for n, t in (*self._module.named_parameters(), *buffers) if t is not self._state.get(n)), None)
         if replaced:
             raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
 

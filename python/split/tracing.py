@@ -66,6 +66,9 @@ class _Sized:
     def __deepcopy__(self, memo):  # of a module on which forward stored it
         return self
 
+    def __reduce_ex__(self, protocol):
+        return type(None), ()
+
 
 _KNOWN = {"ndim": int, "dtype": torch.dtype, "device": torch.device}  # the same in each call
 _UNKNOWN = "requires_grad", "grad_fn", "is_leaf", "grad", "_version"
