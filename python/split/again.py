@@ -95,6 +95,8 @@ class Recording:
                 held = node.meta["tensor"] if "tensor" in node.meta else operator.attrgetter(node.target)(self.root)
                 if isinstance(held, torch.Tensor):
                     node.meta["was"] = held.detach().clone()
+                if "tensor" in node.meta:
+                    node.meta["tensor"] = node.meta["was"]  # the script may change its own
         self.traced[training] = traced
 
     def of(self, b, training):
@@ -117,11 +119,18 @@ class Attributes:
     """What TorchScript's graph of a module reads of it beside tensors and layers: values by path. It can read nothing else."""
 
     def __init__(self, module, values):
-        self._module, self._had = module, {path: copy.deepcopy(v) for path, v in values.items()}
+        self._module = module
+        self._had = {path: copy.deepcopy(v) for path, v in values.items() if self._is(path, v)}
+
+    def _is(self, path, value):
+        try:
+            return bool(operator.attrgetter(path)(self._module) == value)
+        except (AttributeError, RuntimeError, ValueError):  # of a tensor, or of what TorchScript alone has
+            return False
 
     def leaves(self):
         return set(self._module.modules())
 
     def changed(self):
         """The path of what has changed; "": nothing."""
-        return next((path for path, v in self._had.items() if operator.attrgetter(path)(self._module) != v), "")
+        return next((path for path, v in self._had.items() if not self._is(path, v)), "")

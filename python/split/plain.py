@@ -138,7 +138,7 @@ class Form:
     def __init__(self, module, leaves):
         self._had = [(d, dict(d)) for m in module.modules() if not isinstance(m, torch.jit.ScriptModule) for d in (getattr(m, k) for k in _HELD)]
         self._own = [(vars(m), {k: v for k, v in vars(m).items() if k != "training" and (k[0] != "_" or isinstance(v, _PLAIN))}) for m in leaves if not isinstance(m, torch.jit.ScriptModule)]
-        self._forwards = {type(m): type(m).forward for m in leaves}
+        self._forwards = {type(m): type(m).forward for m in leaves if not isinstance(m, torch.jit.ScriptModule)}
         self._bare = [vars(m) for m in module.modules() if "forward" not in vars(m)]
 
     def patched(self):

@@ -121,6 +121,31 @@ def changed_and_changed_back_between_calls(s):
     s.loop(4, after=lambda i: (m.held.update(t=0.3), m.held.update(t=1.0)))
 
 
+@idiom("refused", "what forward reads for this line was changed")
+def constant_replaced_by_an_equal_one_and_changed(s):
+    """The first tensor changes when nothing reads it any more, then the second one."""
+    first, second = torch.ones(16), torch.ones(16)
+    m = around(s, lambda m, x: x.tanh() * m.held["t"] if m.held["on"] else torch.tanh(x) * m.held["t"], held={"t": first, "on": False})
+    s.make()
+    s.loop(2)
+    m.held.update(t=second, on=True)
+    first.fill_(0.3)
+    s.loop(1)
+    second.fill_(0.3)
+    s.loop(1)
+
+
+@idiom("equal")
+def constant_replaced_by_an_equal_one(s):
+    first = torch.ones(16)
+    m = around(s, lambda m, x: m.held["t"] * x + (0.0 if m.held["on"] else 0), held={"t": first, "on": False})
+    s.make()
+    s.loop(2)
+    m.held.update(t=torch.ones(16), on=True)
+    first.fill_(0.3)
+    s.loop(2)
+
+
 def counts(m, x):
     COUNTED[0] += 1
     return x * (1.0 if COUNTED[0] < 20 else 0.3)
