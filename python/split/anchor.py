@@ -1,6 +1,7 @@
 """What stands in a script's network for the middle: one parameter for all of the server's, and its modules.
 
 An idiom that reads or changes all parameters or modules of a network meets these, and is told what it misses."""
+import codecs
 import logging
 import opcode
 import os
@@ -79,21 +80,22 @@ class _Asked:
         self.others, self.tell = others, tell
         return self
 
-    def __reduce__(self):
-        return self.kind, (self.kind(self),)
-
 
 class Count(_Asked, int):
     """What numel() of the anchor gives."""
 
-    kind = int
+    def __reduce__(self):
+        return int, (int(self),)
+
     __lt__, __le__, __gt__, __ge__ = map(_asks, (int.__lt__, int.__le__, int.__gt__, int.__ge__))
 
 
 class Name(_Asked, str):
     """The anchor's name."""
 
-    kind = str
+    def __reduce__(self):  # a plain text, by the one function that torch.load() calls for one
+        return codecs.encode, (codecs.encode(str(self), "rot13"), "rot13")
+
     __contains__, startswith, endswith, find, count = map(_asks, (str.__contains__, str.startswith, str.endswith, str.find, str.count))
     __eq__, __ne__ = _asks(str.__eq__, _compares), _asks(str.__ne__, _compares)
 

@@ -1,5 +1,6 @@
 """Idioms of what a script computes of all parameters, and what it picks in them by name or size (idioms.py)."""
 import copy
+import io
 
 import torch
 from torch import nn
@@ -51,12 +52,20 @@ def log_of_parameters(s, log):
         s.see(sum(float(log(p)) for p in s.net.parameters()))
 
 
+def saved(state):
+    f = io.BytesIO()
+    torch.save(state, f)
+    f.seek(0)
+    return torch.load(f)  # from PyTorch 2.6 on of weights alone
+
+
 HARMLESS = {"finite": lambda n: all(bool(torch.isfinite(p).all()) for p in n.parameters()), "learns": lambda n: all(p.requires_grad for p in n.parameters()), "device": lambda n: {p.device.type for p in n.parameters()} == {"cpu"},
             "dtype": lambda n: next(n.parameters()).dtype == torch.float32, "leaf": lambda n: all(p.is_leaf for p in n.parameters()), "like": lambda n: all(torch.zeros_like(p).dtype == p.dtype for p in n.parameters()),
             "bytes": lambda n: sum(p.numel() * p.element_size() for p in n.parameters()), "dict": lambda n: bool(dict(n.named_parameters())), "set": lambda n: bool({p for p in n.parameters()}),
             "names": lambda n: all(isinstance(name, str) for name, _ in n.named_parameters()), "prefix": lambda n: sum(p.numel() for name, p in n.named_parameters() if name.startswith("mid.")),
             "part": lambda n: sum(p.numel() for name, p in n.named_parameters() if name.split(".")[0] == "mid"), "dropped": lambda n: sum(p.numel() for name, p in n.named_parameters() if "nowhere" not in name),
             "text": lambda n: bool([f"{name}: {p.requires_grad}" for name, p in n.named_parameters()]), "copied": lambda n: bool(copy.deepcopy([name for name, _ in n.named_parameters()])),
+            "saved": lambda n: list(saved({name: torch.zeros(2) for name, _ in n.named_parameters()})) == [str(name) for name, _ in n.named_parameters()],
             "large": lambda n: all(p.numel() > 2 for p in n.parameters()), "modules": lambda n: sum(isinstance(m, nn.Linear) for m in n.modules()), "children": lambda n: len(list(n.children())) == 3,
             "moved": lambda n: n.to("cpu").float() is n, "state": lambda n: len(n.state_dict()), "key": lambda n: len({name: 0 for name, _ in n.named_parameters()}) > 0}
 
