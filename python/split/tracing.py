@@ -63,6 +63,10 @@ class _Sized:
 
     __bool__, __int__, __float__, __index__ = ((lambda self, kind=kind: kind(_read(self, *_NUMBER))) for kind in (bool, int, float, int))
 
+    def __array__(self, *_):
+        self.tracer.check_open()
+        raise TypeError("a tensor of a call has no numbers here")
+
     def __deepcopy__(self, memo):  # of a module on which forward stored it
         return self
 
@@ -77,6 +81,9 @@ _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
 
 class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
+        if self.tracer.over and name[:2] == "__":
+            raise AttributeError(name)
+        self.tracer.check_open()
         if not hasattr(torch.Tensor, name) and _is_tensor(self):  # so hasattr() and getattr() with a default are right
             raise AttributeError(f"'Tensor' object has no attribute '{name}'")
         if name in _UNKNOWN:

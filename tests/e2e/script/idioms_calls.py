@@ -189,6 +189,15 @@ def loss_of_what_forward_kept(s, of):
     s.loop(3)
 
 
+@several("refused", {"tensor": torch.as_tensor, "number": float, "item": lambda x: x.item(), "numpy": numpy.asarray, "shape": lambda x: x.shape[0], "list": list, "stack": lambda x: torch.stack([x, x]), "detach": lambda x: x.detach()},
+         "let forward return it as a further output")
+def look_at_what_forward_kept(s, look):
+    m = around(s, keeps, aux=torch.zeros(8, 1))
+    s.make()
+    s.loop(2)
+    look(m.aux)
+
+
 @idiom("refused", "let forward return it as a further output")
 def forward_reads_its_last_call(s):
     def does(m, x):
