@@ -171,7 +171,10 @@ class Checks:
             self._begin()
 
     def _check_outputs(self):
-        """Reports parameters that PyTorch leaves as they are, since the loss read no output of theirs, and the server does not."""
+        """Reports gradients that add up, and parameters that PyTorch leaves as they are, since the loss read no output of theirs, and the server does not."""
+        if self._added_up:
+            self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
+                       "each step")
         now = set().union(*(self._behind[i] for i in self._reached if i < len(self._behind)))
         rest = set().union(*self._behind) - now
         moves = rest if self._decays() else rest & self._ever if self._moments() else set()

@@ -474,9 +474,6 @@ class RemoteModule(checks.Checks, nn.Module):
         if self._anew:
             _log.warning("%s", self._anew)
             self.__dict__["_anew"] = ""
-        if self._added_up:
-            self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
-                       "each step")
         if self.anchor.counts and "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
             self._tell("ends", "gradients of head and tail alone were made smaller behind backward(), as by PyTorch's clip_grad_norm_, and the middle's "
                        "were not: split.clip_grad_norm_(parameters, middle, max_norm) clips by the norm of all")
