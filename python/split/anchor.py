@@ -1,7 +1,9 @@
 """What stands in a script's network for the middle: one parameter for all of the server's, and its modules.
 
 An idiom that reads or changes all parameters or modules of a network meets these, and is told what it misses."""
+import codecs
 import logging
+import opcode
 import os
 import sys
 
@@ -15,26 +17,99 @@ _log = logging.getLogger("split")
 _CARRIES = {"clone", "detach", "view", "view_as", "reshape", "flatten", "ravel", "squeeze", "unsqueeze", "expand", "expand_as", "float", "double", "cpu", "to",
             "type", "contiguous", "cat", "stack", "mul", "__mul__", "__rmul__", "div", "__truediv__", "true_divide", "neg", "__neg__", "isnan", "isinf", "isfinite",
             "_foreach_mul", "_foreach_div"}
-_FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "requires_grad_", "any", "all", "__bool__", "_foreach_mul_", "_foreach_div_",
-         "_foreach_zero_", "_amp_foreach_non_finite_check_and_unscale_", "size", "dim", "numel", "nelement", "stride", "element_size", "get_device", "data_ptr",
-         "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "is_coalesced", "record_stream", "__len__", "__hash__", "__repr__", "__format__", "__get__", "__set__",
-         "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones"}
+LIKE = {"zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "full_like", "new_zeros", "new_ones", "new_empty", "new_full"}  # another tensor of this shape
+_ASKS = {"size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "get_device", "data_ptr", "is_contiguous", "is_floating_point", "is_complex", "is_pinned", "__len__",
+         "__hash__", "__repr__", "__format__", "__get__", "__set__", "requires_grad_", *LIKE}
+_FREE = {"zero_", "detach_", "mul_", "div_", "__imul__", "__itruediv__", "any", "all", "__bool__", "_foreach_mul_", "_foreach_div_", "_foreach_zero_",
+         "_amp_foreach_non_finite_check_and_unscale_", "is_coalesced", "record_stream", *_ASKS}
 _STEPS = {"add_", "sub_", "__iadd__", "__isub__", "lerp_", "addcmul_", "addcdiv_"}  # a script's own descent, by a tensor of its own
 _REDUCES = {"norm", "linalg_norm", "linalg_vector_norm", "vector_norm", "_foreach_norm", "mean", "sum", "max", "min", "amax", "amin", "std", "var", "median",
             "dot", "item", "tolist", "numpy", "__array__", "__float__", "histc"}
-_COPIES = {"clone", "detach", "__deepcopy__", "view", "reshape", "flatten", "ravel", "lerp", "cpu", "numpy", "norm", "std", "mean"}
-_INTO = {"add_", "sub_", "mul_", "lerp_", "copy_", "lerp", "_foreach_lerp_", "_foreach_copy_", "_foreach_sub", "sub", "subtract"}
-_TORCH = os.path.dirname(torch.__file__)
+# of parameters(): functions that read no numbers, and those whose result is right for the middle's, too. All others are reported
+_HARMLESS = {"__dir__", "retain_grad", "backward", "grad", "is_shared", "is_inference", "is_signed", "share_memory_", "type", "isnan", "isinf", "isfinite", *_ASKS}
+_PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __file__))  # PyTorch's and this one
+_TENSOR = torch._tensor.__file__, torch.overrides.__file__  # methods of tensors that are written in Python
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook"}
 _GRAD, _SET_GRAD, _DATA, _SET_DATA = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__, torch.Tensor.data.__get__, torch.Tensor.data.__set__
 _LEARNS, _LEAF = torch.Tensor.requires_grad.__set__, torch.Tensor.is_leaf.__get__
-_SIZES = {torch.Tensor.shape.__get__, torch.Tensor.size}
+_SIZES = {torch.Tensor.shape.__get__, torch.Tensor.ndim.__get__, torch.Tensor.size, torch.Tensor.dim, torch.Tensor.ndimension, torch.Tensor.stride, torch.Tensor.__len__}
 _NUMBERS = {torch.Tensor.numel, torch.Tensor.nelement, torch.numel}
+
+
+def flat(values):
+    for v in values:
+        if isinstance(v, (list, tuple, dict)):
+            yield from flat(v.values() if isinstance(v, dict) else v)
+        else:
+            yield v
 
 
 def plainly(func, args, kwargs=None):
     with torch._C.DisableTorchFunction():
         return func(*args, **(kwargs or {}))
+
+
+_PICKS = "parameters() has one number in place of the middle's parameters, and what a script picks there by name, shape or size misses these: pick before " \
+         "RemoteModule is made, by groups of the optimizer or freeze=[...], or in state_dict()"
+
+
+def of_package(frame):
+    return frame.f_code.co_filename.startswith(_PACKAGES)
+
+
+def _compares(frame):
+    """Whether a script compares there, or asks whether something is in a container, and does not just use a key."""
+    return not of_package(frame) and opcode.opname[frame.f_code.co_code[frame.f_lasti]] in ("COMPARE_OP", "CONTAINS_OP")
+
+
+def _asks(method, by=lambda frame: not of_package(frame)):
+    """The same method, which reports a script whose question the middle's own names or sizes would answer otherwise."""
+    def asks(self, *args):
+        found = method(self, *args)
+        if any(method(other, *args) != found for other in self.others) and by(sys._getframe(1)):
+            self.tell(_PICKS)
+        return found
+    return asks
+
+
+class _Asked:
+    """What a script asks for to pick some parameters. others: the same of each of the middle's; tell: reports a text."""
+
+    def __new__(cls, value, others, tell):
+        self = super().__new__(cls, value)
+        self.others, self.tell = others, tell
+        return self
+
+
+class Count(_Asked, int):
+    """What numel() of the anchor gives."""
+
+    def __reduce__(self):
+        return int, (int(self),)
+
+    __lt__, __le__, __gt__, __ge__ = map(_asks, (int.__lt__, int.__le__, int.__gt__, int.__ge__))
+
+
+class Name(_Asked, str):
+    """The anchor's name."""
+
+    def __reduce__(self):  # a plain text, by the one function that torch.load() calls for one
+        return codecs.encode, (codecs.encode(str(self), "rot13"), "rot13")
+
+    __contains__, startswith, endswith, find, count = map(_asks, (str.__contains__, str.startswith, str.endswith, str.find, str.count))
+    __eq__, __ne__ = _asks(str.__eq__, _compares), _asks(str.__ne__, _compares)
+
+    def __hash__(self):
+        if _compares(sys._getframe(1)):
+            self.tell(_PICKS)
+        return str.__hash__(self)
+
+    def __radd__(self, before):
+        return Name(before + str(self), [before + other for other in self.others], self.tell)
+
+    def split(self, *args):
+        parts, others = str.split(self, *args), [other.split(*args) for other in self.others]
+        return [Name(part, [o[-1] if i == len(parts) - 1 else o[i] for o in others if i < len(o)], self.tell) for i, part in enumerate(parts)]
 
 
 def optimizer_of(frame):
@@ -55,6 +130,8 @@ class Mark(torch.Tensor):
     def _reads(cls, name, args):
         return name not in _CARRIES and name not in _FREE and (name not in _STEPS or isinstance(args[0], (Mark, list, tuple)))
 
+    step = None  # that which it is of
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
@@ -65,7 +142,11 @@ class Mark(torch.Tensor):
             return plainly(torch.Tensor.copy_, args)  # the same memory as the anchor's gradient
         out = plainly(func, args, kwargs)
         carried = type(out) is torch.Tensor and (name in _CARRIES or func == _DATA or (cls is Spent and not changes(name) and not name.endswith("_like")))
-        return out.as_subclass(cls) if carried else out
+        if not carried:
+            return out
+        out = out.as_subclass(cls)
+        out.step = next((a.step for a in args if isinstance(a, Mark)), None)
+        return out
 
 
 class Spent(Mark):
@@ -87,19 +168,19 @@ class Numbers(torch.Tensor):
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
         if name != "__get__" and not any(isinstance(a, Mark) for a in args):
-            next(a for a in args if isinstance(a, cls)).of._tell()
+            next(a for a in args if isinstance(a, cls)).of.tell()
         return plainly(func, args, kwargs)
 
 
 class Anchor(nn.Parameter):
     """The parameter. It is 1, and autograd collects a mark of each backward in its gradient. frozen: names of the middle's parameters
-    that were frozen when it was made; counts: numbers that learn; of: gives the RemoteModule, or None; spent: whether in PyTorch the
+    that were frozen when it was made; counts: of each parameter that learns, its numbers; of: gives the RemoteModule, or None; spent: whether in PyTorch the
     gradients of the last step were still there; zeros: whether zero_grad() has made them 0, and not None; moved: whether the script has
     descended by that of an open step."""
 
     def __new__(cls, frozen=()):
         self = super().__new__(cls, torch.ones(1, dtype=torch.float32))  # not 0, so that a penalty on it has a gradient
-        self.frozen, self.told, self.of, self.counts, self.spent, self.zeros, self.moved = list(frozen), set(), lambda: None, 1, False, False, False
+        self.frozen, self.told, self.of, self.counts, self.spent, self.zeros, self.moved = list(frozen), set(), lambda: None, [1], False, False, False
         return self
 
     @classmethod
@@ -113,19 +194,22 @@ class Anchor(nn.Parameter):
         if func == _SET_GRAD:
             if isinstance(args[1], Spent):
                 return None
+            first._check_step(args[1])
             first.spent, first.zeros, args = False, False, (first, args[1] if args[1] is None else plainly(torch.Tensor.detach, args[1:]))
         if name in HOOKS:
             raise errors.here(f"{name}() of all parameters misses the middle's, whose gradients are on the server")
-        asked = first is not None and (func in _NUMBERS or func in _SIZES) and not sys._getframe(1).f_code.co_filename.startswith(_TORCH)
-        if asked and func in _NUMBERS:
-            return first._counted()
-        marked = any(isinstance(a, Mark) for a in args)  # a script's own descent
+        frame = sys._getframe(1)
+        while frame.f_code.co_filename in _TENSOR:
+            frame = frame.f_back
         if first is not None and changes(name) and any(type(a) is Mark for a in args):
             first.moved = True
-        read = asked or (first is not None and (name in _COPIES or changes(name) and not marked and not optimizer_of(sys._getframe(1))))
-        given = next((a for a in args[1:] if isinstance(a, cls)), None) if name in _INTO else None
-        if read or given is not None:
-            (first if read else given)._tell()
+        if first is not None and func in _NUMBERS and not of_package(frame):
+            return first._counted()
+        if first is not None and func in _SIZES and not of_package(frame):
+            first.tell(_PICKS)
+        elif name not in _HARMLESS and not any(isinstance(a, Mark) for a in args) and not optimizer_of(frame):  # with marks it is a script's own descent
+            for anchor in (a for a in flat((*args, *(kwargs or {}).values())) if isinstance(a, cls)):
+                anchor.tell()
         out = plainly(func, args, kwargs)
         if func == _DATA:
             out = torch.Tensor._make_subclass(Numbers, out)
@@ -135,6 +219,8 @@ class Anchor(nn.Parameter):
     def _gradient(self, frame):
         """What reads it gets. Its own optimizer gets none, and so never changes it."""
         remote, by = self.of(), optimizer_of(frame)
+        if not self.counts and frame.f_code.co_name != "zero_grad":
+            return None  # nothing learns
         if frame.f_code.co_name == "zero_grad":
             self.zeros = not frame.f_locals.get("set_to_none", True) and (self.spent or self.zeros or self.mark() is not None)
             self.spent = False
@@ -145,16 +231,25 @@ class Anchor(nn.Parameter):
         out = self.mark()
         if out is None and self.spent:
             return Spent.new()
-        return None if out is None else torch.Tensor._make_subclass(Mark, out.data)
+        if out is None:
+            return None
+        out = torch.Tensor._make_subclass(Mark, out.data)
+        out.step = remote and remote._middle.is_open and remote.step_number
+        return out
 
-    def _tell(self, text="parameters() has one number in place of the middle's parameters, which are on the server: what copies, averages or "
+    def _check_step(self, grad):
+        remote = self.of()
+        if isinstance(grad, Mark) and grad.step is not None and remote is not None and remote._middle.is_open and grad.step != remote.step_number:
+            raise errors.here("this gradient is of another step, and the middle has that of the open step alone: gradients cannot be kept for later steps")
+
+    def tell(self, text="parameters() has one number in place of the middle's parameters, which are on the server: what copies, averages or "
                          "measures parameters() leaves them out; state_dict() has them"):
         if text not in self.told:
             self.told.add(text)
             _log.warning("%s", errors.told(text))
 
     def _bare(self):
-        self._tell()
+        self.tell()
         return nn.Parameter(self.raw().clone(), self.requires_grad)
 
     def __deepcopy__(self, memo):
@@ -165,8 +260,8 @@ class Anchor(nn.Parameter):
 
     def _counted(self):
         if self.frozen:
-            self._tell("numel() counts what learns in the middle, and leaves out its frozen parameters; state_dict() has all")
-        return self.counts
+            self.tell("numel() counts what learns in the middle, and leaves out its frozen parameters; state_dict() has all")
+        return Count(sum(self.counts), self.counts, self.tell)
 
     def watch(self, hook):
         plainly(torch.Tensor.register_hook, (self, hook))

@@ -269,6 +269,7 @@ class Builder:
         self.nodes, self.params, self.named, self.streams, self.per_token, self.lines = [], [], {}, 0, per_token, {}
         self.read = []  # (path, tensor, copy of its values): the module's own tensors on whose values the graph depends
         self.rooms = {}  # for each input, of columns that are ids: the rows that tables have for them
+        self.recorded = None  # again.Recording or again.Attributes
         self.single = None  # the first batch norm that gets one number for each channel of a row
         for shape in shapes if per_token and not whole else ():
             if len(shape) != 2 or shape[0] != shapes[0][0]:

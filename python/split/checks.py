@@ -2,11 +2,14 @@
 import logging
 import math
 import os
+import sys
 
 import torch
 import torch.fx
+from torch import nn
 
-from . import errors, plain, reads, taken, tracing
+from . import again, errors, plain, taken, tracing
+from .anchor import of_package
 from .optimizer import Optimizer
 
 _log = logging.getLogger("split")
@@ -40,6 +43,14 @@ class Checks:
     def _check_process(self):
         if self._pid != os.getpid():
             raise errors.usage(errors.FORKED)
+
+    def named_children(self):
+        frame = sys._getframe(1)
+        while frame and frame.f_code is nn.Module.children.__code__:
+            frame = frame.f_back
+        if frame and not of_package(frame):
+            self.anchor.tell("children() of the middle gives none, since they are on the server: do that before RemoteModule is made; modules() has them, to be read")
+        return super().named_children()
 
     def _check_learns(self, xs):
         for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
@@ -90,20 +101,52 @@ class Checks:
             _log.warning("%s", errors.told("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                                            "RemoteModule sends some"))
 
+    def _note_form(self, recorded):
+        self.__dict__["_form"] = plain.Form(self._module, recorded.leaves() if recorded else set())
+        self._builder.recorded = recorded
+
     def _check_form(self):
-        """Refuses a module that would not be read as it was. It is read anew when what forward is known to read has changed, and behind 1, 2, 4, 8 …
-        steps, for what is not known."""
-        read, look = self._reads.changed(), self.step_number >= self._looks_at
-        if not (read or look or self._form.changed()):
-            return
-        self._check_replaced()
-        if not self._computes(*self._read()):
-            what = f"{read} was changed" if read else "a layer was replaced or a rate of dropout set, or what its forward reads was changed"
-            raise errors.usage(f"the module that RemoteModule was made of computes something else by now, as {what}, and the server does not: do so before "
-                               "it becomes a RemoteModule; what changes from step to step belongs in head or tail, or in an input of the middle")
-        self.__dict__.update(_form=plain.Form(self._module), _reads=reads.Reads(self._module))
-        if look:
-            self.__dict__["_looks_at"] = 2 * self.step_number
+        """Refuses a module that would not be read as it was."""
+        recorded, line, what = self._builder.recorded, "", "a layer, a hook or an attribute of a layer, as a rate of dropout, was changed"
+        if self._form.patched():
+            what = f"the forward of {self._form.patched()} was replaced"
+        elif self._form.changed():
+            self._check_replaced()
+            builder, out = self._read()
+            if self._computes(builder, out):
+                return self._note_form(builder.recorded)
+        elif isinstance(recorded, again.Recording):
+            found = self._called(recorded)
+            if found is None:
+                return
+            line, what = found, "what forward reads for this line was changed"
+        else:
+            path = recorded.changed() if recorded else ""
+            if not path:
+                return
+            what = f"{path} was changed"
+        raise errors.at(errors.usage(f"the module that RemoteModule was made of computes something else by now, as {what}, and the server does not: do so before "
+                                     "it becomes a RemoteModule; what changes from step to step belongs in head or tail, or in an input of the middle"), line)
+
+    def _called(self, recorded):
+        """Runs forward's Python for a call. None: the server computes that; else the script's line from which on it does not."""
+        self._fresh.paused = True
+        try:
+            found = recorded.again(self.training)
+        finally:
+            self._fresh.paused = False
+        if found is None:
+            return None
+        had, (traced, line) = recorded.traced[self.training], found
+        recorded.hold(self.training, traced)
+        try:
+            with plain.bare(self._module):
+                if self._computes(*self._builder.filled(True)) if self.training else self._evaluates(*self._builder.filled(False, without_dropout=True, evaluates=True)):
+                    return None
+        except errors.ConfigError as e:
+            line = e.line or line
+        recorded.traced[self.training] = had
+        return line
 
     def _constants_of(self, builder):
         """Tensors that forward has and the module does not hold."""
@@ -111,8 +154,14 @@ class Checks:
 
     def _computes(self, builder, out):
         """Whether that is what the server computes."""
-        constants = self._constants_of(builder)
-        return self._text_of(builder, out) == self._text and all(map(torch.equal, constants, self._constants))
+        return self._text_of(builder, out) == self._text and self._has_constants(builder)
+
+    def _evaluates(self, builder, out):
+        """The same of an evaluation, read without dropout."""
+        return builder.text(out, lambda p: "") == self._builder.bare and self._has_constants(builder)
+
+    def _has_constants(self, builder):
+        return all(map(torch.equal, self._constants_of(builder), self._constants))
 
     def _check_factors(self):
         """Before the first step the groups may have other rates than when the middle was made, as of a scheduler's list."""
@@ -122,7 +171,10 @@ class Checks:
             self._begin()
 
     def _check_outputs(self):
-        """Reports parameters that PyTorch leaves as they are, since the loss read no output of theirs, and the server does not."""
+        """Reports gradients that add up, and parameters that PyTorch leaves as they are, since the loss read no output of theirs, and the server does not."""
+        if self._added_up:
+            self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
+                       "each step")
         now = set().union(*(self._behind[i] for i in self._reached if i < len(self._behind)))
         rest = set().union(*self._behind) - now
         moves = rest if self._decays() else rest & self._ever if self._moments() else set()
@@ -140,14 +192,15 @@ class Checks:
         return bool(self._moments() or self._decays())
 
     def _check_replaced(self):
-        replaced = next((n for n, p in self._module.named_parameters() if p is not self._state.get(n)), None)
+        buffers = [(n, t) for n, t in self._module.named_buffers() if n.rpartition(".")[2] not in ("running_mean", "running_var", "num_batches_tracked")]
+        replaced = next((n for n, t in (*self._module.named_parameters(), *buffers) if t is not self._state.get(n)), None)
         if replaced:
             raise errors.usage(f"{replaced} was replaced behind RemoteModule: change it in place, by apply() or load_state_dict()")
 
     def _check_module(self):
         if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
-            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
-                               "or call drop() where a step shall not count")
+            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: leave it as it was. What never learns is named by "
+                               "freeze=[...]; behind a backward that shall not count for the middle, as that of a generator through its critic, call drop()")
         if any(m.training not in (self._mode, self.training) for m in self._modal):
             raise errors.usage(ODD_MODE)
 
@@ -176,8 +229,9 @@ class Checks:
                                "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
         by = self.anchor.mark().item() / (MARK * backs)
         if not any(math.isclose(by, known, rel_tol=1e-3) for known in (1, scale, self._clip, scale * self._clip)):
-            raise errors.usage(f"all gradients were multiplied by {by:.4g} behind backward(), and the server's were not: call "
-                               "split.clip_grad_norm_ in place of PyTorch's, or give step() the factor as scale", self.step_number)
+            what = "all gradients were set" if abs(by) > 1e9 else "gradients were multiplied between the backwards of a step" if backs > 1 else f"all gradients were multiplied by {by:.4g}"
+            raise errors.usage(f"{what} behind backward(), and the server's were not: multiply the loss, call split.clip_grad_norm_ in place of PyTorch's, or give "
+                               "step() the factor of all as scale", self.step_number)
 
     def _moments(self):
         """Whether the server's optimizer has a state beside the weights."""

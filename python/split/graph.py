@@ -639,4 +639,5 @@ def reader(b, module, strip):
                 b.lines.update({word.split()[1]: node.meta.get("line") for word, *_ in b.nodes[had:]})
             if node is last:
                 return env[node]
+    read.known = env
     return read

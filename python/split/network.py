@@ -191,7 +191,7 @@ def _third(p, i, module):
 class _File:
     """The network of a file, in place of a builder.Builder."""
 
-    read, lines = (), {}  # no values of tensors decide what the graph is, and no lines of a program wrote it
+    read, lines, recorded = (), {}, None  # no values of tensors decide what the graph is, and no lines of a program wrote it
 
     def __init__(self, path, module):
         notes, tensor = _contents(path)

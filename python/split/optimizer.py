@@ -1,6 +1,8 @@
 """Optimizers: the server's settings from the script's optimizer, and one optimizer for both sides."""
 import functools
+import gc
 import types
+import weakref
 
 import torch
 
@@ -204,6 +206,29 @@ class Groups:
         """The rate for a step of the middle: that of now, or with which the optimizer has stepped already."""
         self.used, self.stepped = self.rate() if self.stepped is None else self.stepped, None
         return self.used
+
+
+class Beside:
+    """The optimizer that a script has for head and tail, where the middle's is a dict: its state and rate do not reach the middle."""
+
+    def __init__(self, leaf, remote):
+        """leaf: a parameter of the head, in the first call."""
+        alive = (o for o in gc.get_objects() if issubclass(type(o), torch.optim.Optimizer))
+        self._leaf, self._of = id(leaf), next((weakref.ref(o) for o in alive if any(leaf is p for g in o.param_groups for p in g["params"])), lambda: None)
+        self._rate, found = self._now(), self._of()
+        if found and found.state.get(leaf) and not remote._resumed and remote._moments():
+            remote._tell("state", "the optimizer of head and tail has a state already, as by load_state_dict(), and the moments of the middle begin anew: "
+                         "split.save() and split.load() keep those of both")
+
+    def _now(self):
+        groups = self._of().param_groups if self._of() else ()
+        return next((float(g["lr"]) for g in groups if any(id(p) == self._leaf for p in g["params"])), None)
+
+    def check(self, remote):
+        """Before a step without a rate."""
+        if self._now() not in (None, self._rate):
+            remote._tell("rate", "the learning rate of head and tail was changed, as by a scheduler, and that of the middle, whose optimizer is a dict, was not: "
+                         "call step(lr), or give RemoteModule the optimizer")
 
 
 def _load(optimizer, state):

@@ -23,7 +23,7 @@ class Fresh:
     arrays of numpy with the module's memory, that memory, and what was in it."""
 
     def __init__(self, module, of):
-        self.of, self._state, self.classes, self.lent, self._writes = of, (*module.parameters(), *module.buffers()), taken.classes(self), [], 0
+        self.of, self._state, self.classes, self.lent, self._writes, self.paused = of, (*module.parameters(), *module.buffers()), taken.classes(self), [], 0, False  # paused: no numbers are needed
         self.fetched()
 
     def versions(self):
@@ -49,7 +49,7 @@ class Fresh:
         return remote is None or not remote._middle.is_open
 
     def __call__(self, *_, overwrites=False):
-        if not self.stale or self.versions() != self.had:  # the script has put weights of its own into the module
+        if self.paused or not self.stale or self.versions() != self.had:  # the script has put weights of its own into the module
             return
         remote = self.of()
         if remote is None:
@@ -125,33 +125,30 @@ def bare(module, fetches=False):
 
 
 _PLAIN = type(None), bool, int, float, str, tuple
-_HELD = "_modules", "_parameters", "_forward_hooks", "_backward_hooks", "_forward_pre_hooks"
+_HELD = "_modules", "_parameters", "_buffers", "_forward_hooks", "_backward_hooks", "_forward_pre_hooks"
+
+
+def _same(now, had):
+    return len(now) == len(had) and all(k in now and (now[k] is v or isinstance(v, _PLAIN) and type(now[k]) is type(v) and now[k] == v) for k, v in had.items())
 
 
 class Form:
-    """The layers, parameters, attributes and hooks of a module."""
+    """The layers, tensors and hooks of a module, and of its leaves, which no recording looks into, the attributes."""
 
-    def __init__(self, module):
-        self._module, scripted = module, torch.jit.ScriptModule
-        self._had = [(vars(m), dict(vars(m)), [(getattr(m, k), dict(getattr(m, k))) for k in _HELD]) for m in module.modules() if not isinstance(m, scripted)]
-        self._all = [({k: v for k, v in has.items() if isinstance(v, _PLAIN) and k != "training"}, "forward" in has, [list(map(id, d.values())) for d, _ in held])
-                     for has, _, held in self._had]
+    def __init__(self, module, leaves):
+        self._had = [(d, dict(d)) for m in module.modules() if not isinstance(m, torch.jit.ScriptModule) for d in (getattr(m, k) for k in _HELD)]
+        self._own = [(vars(m), {k: v for k, v in vars(m).items() if k != "training" and (k[0] != "_" or isinstance(v, _PLAIN))}) for m in leaves if not isinstance(m, torch.jit.ScriptModule)]
+        self._forwards = {type(m): type(m).forward for m in leaves if not isinstance(m, torch.jit.ScriptModule)}
+        self._bare = [vars(m) for m in module.modules() if "forward" not in vars(m)]
+
+    def patched(self):
+        """The name of a leaf's class that has another forward by now; "": there is none."""
+        return next((c.__name__ for c, forward in self._forwards.items() if c.forward is not forward), "")
 
     def changed(self):
         """Whether a script has changed it, beside its mode."""
-        try:
-            for has, had, held in self._had:
-                had["training"] = has["training"]
-                if has != had or any(d != was for d, was in held):
-                    break
-            else:
-                return False
-        except RuntimeError:  # another tensor
-            pass
-        now = Form(self._module)
-        if now._all == self._all:
-            self.__dict__.update(vars(now))
-        return now._all != self._all
+        return not (all(_same(now, had) for now, had in self._had) and all(_same({k: now.get(k) for k in had}, had) for now, had in self._own)) or any(
+            "forward" in has for has in self._bare)
 
 
 @contextlib.contextmanager

@@ -11,16 +11,13 @@ from typing import NamedTuple, Optional
 import torch
 from torch import nn
 
-from . import checks, crossing, errors, lora as adapters, network, plain, reads, tracing
-from .anchor import Anchor, Shown
+from . import checks, crossing, errors, lora as adapters, network, plain, tracing
+from .anchor import Anchor, Name, Shown
 from .middle import Middle
-from .optimizer import Groups, settings
+from .optimizer import Beside, Groups, settings
 from .taken import Taken, Written
 
 _log = logging.getLogger("split")
-_LOOKED_AT = 4  # steps in which a script is seen to call zero_grad()
-
-
 
 class Keys(NamedTuple):
     """Files: the server's public key, and this client's own."""
@@ -104,7 +101,8 @@ class RemoteModule(checks.Checks, nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = checks.shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
-        self.register_parameter("anchor_weight", Anchor())  # its name is that of a weight for a script that looks for some
+        anchor = Anchor()
+        self.register_parameter(Name("anchor_weight", [n for n, _ in module.named_parameters()], anchor.tell), anchor)  # the name of a weight
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends(), _anew="", _ever=set())
         self._forget()
         me = weakref.ref(self)
@@ -117,13 +115,13 @@ class RemoteModule(checks.Checks, nn.Module):
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
-            self.anchor.counts = sum(p.numel() for p in module.parameters() if p.requires_grad)
+            self.anchor.counts = [p.numel() for p in module.parameters() if p.requires_grad]
             self.anchor.frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
             self.__dict__["_seen"] = [(n, Shown(m, me)) for n, m in module.named_modules() if n] or [("module", Shown(module, me))]
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
-            self._groups = Groups(optimizer, module, self._added) if own else None
+            self._groups, self._beside = Groups(optimizer, module, self._added) if own else None, None
             rates, self._lr = settings(optimizer, self._groups and self._groups.held()[0])
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
@@ -140,7 +138,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self.__dict__["_fresh"] = plain.Fresh(module, me)
             self._begin(resume)
         plain.watch(module, self._fresh)
-        self.__dict__.update(_form=plain.Form(module), _reads=reads.Reads(module), _looks_at=1)
+        self._note_form(self._builder.recorded)
         self.anchor.of = me
         if own:
             self._groups.move(self.anchor)
@@ -212,6 +210,9 @@ class RemoteModule(checks.Checks, nn.Module):
     def _leave_out(self):
         """Drops the open step, and reports a script that always does so."""
         self.__dict__["_skips"] += self._cleared()
+        if self._cleared() and self._groups and self._groups.stepped is not None:
+            self._tell("left out", f"the optimizer has stepped behind a backward(), and the middle has not: step {self.step_number} is left out there. Call "
+                       "step() of the middle for each step of the optimizer")
         self.drop()
         if self._skips == 3:
             _log.warning("%s", errors.told("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn"))
@@ -277,7 +278,9 @@ class RemoteModule(checks.Checks, nn.Module):
                                    "move in step() alone", self.step_number)
             self.anchor.spent = False
         call = self._post([x.detach() for x in xs], lengths, trains)
-        call.leaf = crossing.leaf(xs) if graded and self.step_number < _LOOKED_AT else None
+        call.leaf = crossing.leaf(xs) if graded else None
+        if call.leaf is not None and not self._groups:
+            self.__dict__["_beside"] = self._beside or Beside(call.leaf, self)
         return xs, call, graded
 
     @_guarded
@@ -471,12 +474,11 @@ class RemoteModule(checks.Checks, nn.Module):
         if self._anew:
             _log.warning("%s", self._anew)
             self.__dict__["_anew"] = ""
-        if self._added_up:
-            self._tell("zero", "zero_grad() was not called since the last step: gradients of head and tail add up, and the middle's begin anew in "
-                       "each step")
-        if "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
+        if self.anchor.counts and "ends" not in self._told and not self._clipped and self._ends.clipped({1, scale, self._clip, scale * self._clip}):
             self._tell("ends", "gradients of head and tail alone were made smaller behind backward(), as by PyTorch's clip_grad_norm_, and the middle's "
                        "were not: split.clip_grad_norm_(parameters, middle, max_norm) clips by the norm of all")
+        if self._beside and lr is None:
+            self._beside.check(self)
         self._fresh.stale = True
         self._middle.step(lr if lr is not None else self._groups.take_rate() if self._groups else self._lr, scale * self._clip)
         self._forget()

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, compared, errors, graph, heads, tracing
+from .again import Attributes, Recording
 from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # also of what depends on the rows of a call
 from .lora import Lora
 from .reduce import Weights
@@ -61,8 +62,10 @@ def _leaf(m):
 
 
 class _Walk:
-    def __init__(self, builder):
-        self.b, self.names = builder, {}
+    """attributes: gets what is read of modules beside tensors and layers, by path."""
+
+    def __init__(self, builder, attributes):
+        self.b, self.names, self.attributes = builder, {}, attributes
 
     def unique(self, word):
         n = self.names[word] = self.names.get(word, -1) + 1
@@ -118,6 +121,8 @@ class _Walk:
         whole = isinstance(found, (torch.nn.Module, torch.Tensor))
         learns = any(name == n for n, _ in owner.held.named_parameters(recurse=False))
         path = f"{owner.path}.{name}" if owner.path else name
+        if not whole and name != "training":
+            self.attributes[path] = found
         return _Sub(found, path, learns) if whole else _Held(found) if isinstance(found, (list, tuple)) else found
 
     def prim_CallMethod(self, node, ins, env):
@@ -218,10 +223,10 @@ class _Walk:
         return graph.call_function(self.b, build, name, target, args, {})
 
 
-def _read_script(b, module):
+def _read_script(b, module, attributes):
     try:
         others = module._c._get_method("forward").schema.arguments[1 + len(b.inputs):]
-        out = _Walk(b).module(_Sub(module, ""), "forward", [*b.inputs, *(a.default_value for a in others)])
+        out = _Walk(b, attributes).module(_Sub(module, ""), "forward", [*b.inputs, *(a.default_value for a in others)])
         return tuple(out) if isinstance(out, list) else out
     except (AttributeError, NotImplementedError, TypeError, RuntimeError, LookupError, ValueError) as e:
         raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
@@ -255,14 +260,15 @@ def _checked(b, out, names):
     return outputs if isinstance(out, tuple) else outputs[0]
 
 
-def _both_modes(of, module, shapes, names, per_token, made):
-    """of(builder, training) fills the builder and returns the output. The server has one graph for training and evaluation;
-    only dropout and batch norms behave differently there."""
-    def filled(training, **how):
-        b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, **made, **how)
-        out = of(b, training)
-        return b, _checked(b, out, names)
+def _filled(of, training, shapes, names, per_token, made, **how):
+    b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, **made, **how)
+    out = of(b, training)
+    return b, _checked(b, out, names)
 
+
+def _both_modes(filled, module):
+    """filled(training) returns a builder and the output. The server has one graph for training and evaluation; only dropout and batch norms behave
+    differently there."""
     def text(training):
         b, out = filled(training, without_dropout=True, evaluates=not training)
         return b.text(out, lambda p: ""), [p.constant for p in b.params]
@@ -276,20 +282,8 @@ def _both_modes(of, module, shapes, names, per_token, made):
     if trains != evaluates or not all(t is u or torch.equal(t, u) for t, u in zip(own, other)):
         raise errors.config("forward computes something else in evaluation than in training, or in each call; the server has one "
                             "computation, in which dropout and batch norms alone tell the two apart")
+    found[0].filled, found[0].bare = filled, trains
     return found
-
-
-def _by_fx(module, shapes, per_token, made):
-    """A function that reads the module by torch.fx, for _both_modes(), and one that compares what was recorded with forward."""
-    leaf = graph.builder_of(module)
-    root, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
-    traced = {}
-    with tracing.unchanged(root):
-        for training in (True, False):
-            with tracing.mode(root, training):
-                b = Builder(shapes[0][0], [shape[1:] for shape in shapes], per_token, evaluates=not training, **made)
-                traced[training] = tracing.trace(root, len(shapes), graph.builder_of, graph.reader(b, root, strip))
-    return lambda b, training: graph.reader(b, root, strip)(list(traced[training].nodes)[-1]), lambda ids: compared.check(root, traced, shapes, ids)
 
 
 def argument_names(module, n):
@@ -320,15 +314,18 @@ def read(module, shapes, per_token=False, whole=None, still=(), again=False):
 
 def _read(module, shapes, per_token, made, again):
     names, why, ids = argument_names(module, len(shapes)), None, made["whole"] == "tokens"
+    both = lambda of, m: _both_modes(lambda training, **how: _filled(of, training, shapes, names, per_token, made, **how), m)
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
+        root, strip = (nn.Sequential(module), "0.") if graph.builder_of(module) else (module, "")
         try:
-            of, compare = _by_fx(module, shapes, per_token, made)
+            recorded = Recording(root, strip, shapes, per_token, made)
         except errors.ConfigError as e:
             why = e
         else:
-            found = _both_modes(of, module, shapes, names, per_token, made)
+            found = both(recorded.of, module)
+            found[0].recorded = recorded
             if not again:
-                compare(ids)
+                compared.check(root, recorded, shapes, ids)
             return found
     own = compared.raised(module, shapes, ids) if hasattr(why, "unrecorded") else None
     if own:
@@ -337,11 +334,14 @@ def _read(module, shapes, per_token, made, again):
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
         raise why or errors.config(f"torch.jit.script cannot read {type(module).__name__}, a part of which is scripted: script the whole, or no part") from e
+    read = {}
 
     def of_script(b, training):
         with tracing.mode(script, training):
-            return _read_script(b, script)
+            return _read_script(b, script, read)
     try:
-        return _both_modes(of_script, module, shapes, names, per_token, made)
+        found = both(of_script, module)
     except errors.ConfigError as e:
         raise e if not why else errors.config(f"{why}. By torch.jit.script: {e}") if hasattr(why, "unrecorded") else why
+    found[0].recorded = Attributes(module, read)
+    return found

@@ -10,21 +10,13 @@ import torch
 from torch import nn
 
 from . import errors
-from .anchor import HOOKS, Mark, plainly
+from .anchor import HOOKS, LIKE, Mark, flat, plainly
 
 _GRAD, _SET_GRAD, _DATA, _SET_DATA = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__, torch.Tensor.data.__get__, torch.Tensor.data.__set__
 _NO_NUMBERS = {"size", "dim", "ndimension", "stride", "numel", "nelement", "element_size", "storage_offset", "get_device", "is_contiguous",
                "is_floating_point", "is_complex", "is_signed", "is_pinned", "is_shared", "__len__", "__hash__", "requires_grad_", "detach",
-               "detach_", "view", "retain_grad", "__get__"}  # functions that read none, among them views, which fetch once they are read
+               "detach_", "view", "retain_grad", "data_ptr", "__get__", *LIKE}  # functions that read none, among them views, which fetch once they are read
 _OVERWRITE = {"copy_", "fill_", "zero_", "uniform_", "normal_", "__set__"}
-
-
-def flat(values):
-    for v in values:
-        if isinstance(v, (list, tuple, dict)):
-            yield from flat(v.values() if isinstance(v, dict) else v)
-        else:
-            yield v
 
 
 class Taken:
@@ -65,10 +57,11 @@ class Written(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if name not in _NO_NUMBERS - {"detach", "view"} and name not in ("register_hook", "__repr__", "__format__"):
+        of_shape = name in LIKE or name in ("expand_as", "view_as") and not isinstance(args[0], cls)
+        if name not in _NO_NUMBERS - {"detach", "view"} and name not in ("register_hook", "__repr__", "__format__") and not of_shape:
             cls.refuse()
         out = plainly(func, args, kwargs)
-        if isinstance(out, torch.Tensor) and func not in (_GRAD, _SET_GRAD):
+        if isinstance(out, torch.Tensor) and func not in (_GRAD, _SET_GRAD) and not of_shape:
             cls.refuse()
         return out
 

@@ -1,6 +1,7 @@
 """Traces a module's forward with torch.fx, and refuses modules that a graph would not reproduce."""
 import builtins
 import contextlib
+import functools
 import inspect
 import linecache
 import operator
@@ -8,13 +9,16 @@ import os
 import random
 import re
 import sys
+import threading
 import traceback
+import types
 
 import numpy
 import torch
 import torch.fx
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from . import errors
 from .builder import Own, Value, of_call
@@ -59,15 +63,35 @@ class _Sized:
 
     __bool__, __int__, __float__, __index__ = ((lambda self, kind=kind: kind(_read(self, *_NUMBER))) for kind in (bool, int, float, int))
 
+    def __array__(self, *_):
+        self.tracer.check_open()
+        raise TypeError("a tensor of a call has no numbers here")
+
+    def __deepcopy__(self, memo):  # of a module on which forward stored it
+        return self
+
+    def __reduce_ex__(self, protocol):
+        return type(None), ()
+
 
 _KNOWN = {"ndim": int, "dtype": torch.dtype, "device": torch.device}  # the same in each call
+_UNKNOWN = "requires_grad", "grad_fn", "is_leaf", "grad", "_version"
 _Attribute = type("_Attribute", (_Sized, torch.fx.proxy.Attribute), {})
 
 
 class _Proxy(_Sized, torch.fx.Proxy):
     def __getattr__(self, name):
+        if self.tracer.over and name[:2] == "__":
+            raise AttributeError(name)
+        self.tracer.check_open()
         if not hasattr(torch.Tensor, name) and _is_tensor(self):  # so hasattr() and getattr() with a default are right
             raise AttributeError(f"'Tensor' object has no attribute '{name}'")
+        if name in _UNKNOWN:
+            raise torch.fx.proxy.TraceError(f"forward reads {name} of a tensor, which differs from call to call: ask self.training, or leave it out")
+        if name == "is_cuda":
+            return self.device.type == "cuda"
+        if name == "is_floating_point":
+            return lambda: self.dtype.is_floating_point
         found = _Attribute(self, name)
         return _read(found, _KNOWN[name], f"forward reads {name} of what is no tensor") if name in _KNOWN else found
 
@@ -86,9 +110,9 @@ _PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (torch.__file__, __
 
 
 def _line(frames):
-    """FILE:LINE of the first of frames, from the innermost one up to trace(), that is a script's; "": there is none."""
+    """FILE:LINE of the first of frames, from the innermost one up to run(), that is a script's; "": there is none."""
     for frame, line in frames:
-        if frame.f_code is trace.__code__:
+        if frame.f_code is run.__code__:
             break
         if not frame.f_code.co_filename.startswith(_PACKAGES):
             return f"{frame.f_code.co_filename}:{line}"
@@ -98,6 +122,11 @@ def _line(frames):
 def line_of_error(e):
     """The same of the script's line that raised e."""
     return _line(reversed(list(traceback.walk_tb(e.__traceback__))))
+
+
+def line_here():
+    """The same of the script's line that runs."""
+    return _line(traceback.walk_stack(None))
 
 
 def line_of_forward(module):
@@ -119,15 +148,27 @@ def _pairs(proxy):
     return tuple(_pairs(p) if isinstance(proxy.tracer.read(p.node), tuple) else p for p in proxy)
 
 
-class _Tracer(torch.fx.Tracer):
+class Tracer(torch.fx.Tracer):
     proxy_buffer_attributes = True
 
     def __init__(self, is_leaf, read):
         super().__init__()
-        self.is_leaf, self.reader = is_leaf, read
+        self.is_leaf, self.reader, self.names, self.thread, self.over = is_leaf, read, {}, threading.get_ident(), False
+
+    def mine(self):
+        """Whether this is forward, and not another thread of the script."""
+        return threading.get_ident() == self.thread
+
+    def check_open(self):
+        if self.over:
+            raise errors.here("forward kept this tensor of a call, as in an attribute or a list, and it is on the server: let forward return it as a further "
+                              "output, or make it in __init__, by register_buffer(), if it is the same in each call")
 
     def read(self, node):
         """While torch.fx traces, the parameters of modules are proxies, too, and what MAKERS make; not so for what reads the graph."""
+        self.check_open()
+        if node in self.reader.known:
+            return self.reader.known[node]
         try:
             with _replaced(nn.Module, __getattr__=_GETATTR), _replaced(torch, **MAKERS):
                 return self.reader(node)
@@ -138,15 +179,26 @@ class _Tracer(torch.fx.Tracer):
         return self.is_leaf(m) or super().is_leaf_module(m, name)
 
     def create_node(self, *args, **kwargs):
+        self.check_open()
         node = super().create_node(*args, **kwargs)
-        node.meta["learns"], node.meta["line"] = torch.is_grad_enabled(), _line(traceback.walk_stack(None))
+        node.meta["learns"], node.meta["line"] = torch.is_grad_enabled(), line_here()
         return node
 
     def proxy(self, node):
         return _Proxy(node, self)
 
-    def call_module(self, m, *args):
-        found = super().call_module(m, *args)
+    def getattr(self, attr, value, made):
+        """A parameter or a buffer as a proxy. made: those of this trace by name."""
+        name = self.names.get(id(value)) if isinstance(value, torch.Tensor) and self.mine() else None
+        if name is not None and name not in made:
+            made[name] = self.create_proxy("get_attr", name, (), {})
+        return value if name is None else made[name]
+
+    def call_module(self, m, forward, args, kwargs):
+        if not self.mine():
+            return forward(*args, **kwargs)
+        # without the hooks, of which a middle has this package's alone
+        found = super().call_module(m, functools.partial(type(m).forward, m), args, kwargs)
         return _pairs(found) if type(m) in _GIVES_PAIRS and isinstance(found, _Proxy) else found
 
     def attend(self, m, args, kwargs):
@@ -155,10 +207,17 @@ class _Tracer(torch.fx.Tracer):
 
     def create_arg(self, a):
         """A tensor of no module, such as of a class, is a constant. It must be equal in both modes."""
+        if isinstance(a, torch.fx.Proxy):
+            a.tracer.check_open()
+            return a.node
+        if type(a) in (tuple, list):
+            return type(a)(map(self.create_arg, a))
+        if a is None or type(a) in (bool, int, float, str):
+            return a
         held = not isinstance(a, torch.Tensor) or a.requires_grad or a in self.tensor_attrs or any(a is t for t in self.root.buffers())
         if not held:
             node = self.create_node("get_attr", "tensor", (), {})
-            node.meta["tensor"] = a.detach()
+            node.meta.setdefault("tensor", a.detach())
             return node
         return super().create_arg(a)
 
@@ -167,14 +226,13 @@ def _states():
     return repr((random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()))
 
 
-def _shown(v):
-    """A value that differs if forward has changed the attribute v."""
+def _shown(v, around=()):
+    """A value that differs if forward has changed the attribute v. around: containers that v is in."""
     if isinstance(v, torch.Tensor):
-        return id(v), v._version
-    if isinstance(v, dict):
-        return [(k, _shown(x)) for k, x in v.items()]
-    if isinstance(v, (list, tuple, set)):
-        return [_shown(x) for x in v]
+        return id(v), None if v.is_inference() else v._version
+    if isinstance(v, (dict, list, tuple, set)) and id(v) not in around:
+        around = (*around, id(v))
+        return [(k, _shown(x, around)) for k, x in v.items()] if isinstance(v, dict) else [_shown(x, around) for x in v]
     return v if isinstance(v, (type(None), bool, int, float, str)) else id(v)
 
 
@@ -214,13 +272,11 @@ def _replaced(owner, **functions):
             setattr(owner, name, f) if f is not None else delattr(owner, name)
 
 
-def _refuse(*args):
-    raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
-
-
 def _recorder(tracer, make):
     """Records a call of one of MAKERS, which torch.fx would make, or could not make of a size."""
     def record(*args, **kwargs):
+        if not tracer.mine():
+            return make(*args, **kwargs)
         kwargs = {k: v for k, v in kwargs.items() if not isinstance(v, torch.fx.Proxy) and k != "device"}  # as dtype=x.dtype
         return tracer.create_proxy("call_function", make, args, kwargs)
     return record
@@ -256,8 +312,10 @@ def _asks(x):
     return isinstance(x, torch.fx.Proxy) and sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] not in ("torch", __package__)
 
 
-def _isinstance(x, kinds, make=isinstance):
+def _isinstance(x, kinds, make=isinstance, proxy=torch.fx.Proxy):
     """isinstance(), for which a proxy of a tensor is one."""
+    if not make(x, proxy):
+        return make(x, kinds)
     flat = kinds if make(kinds, tuple) else (kinds,)
     return _is_tensor(x) if torch.Tensor in flat and _asks(x) else make(x, kinds)
 
@@ -275,30 +333,59 @@ def _for_einops():
 def _why(e, frames, line):
     """What stops a trace: this package's own words, or the script's line in place of what PyTorch says of its internals."""
     if frames[-1][0].f_code.co_filename.startswith(_PACKAGES[1]):
-        return str(e)
+        return str(e).removeprefix(f"{getattr(e, 'line', '')}: ")
+    if isinstance(e, TypeError) and re.search("cannot assign .* as (buffer|parameter)", str(e)):
+        return "forward assigns a tensor of the module, such as a counter, which the server has: leave that out"
     name, _, number = line.rpartition(":")
     text = linecache.getline(name, int(number or 0)).strip()
     text = text if len(text) < 90 else text[:88] + "…"
     return (f"`{text}` " if text else "forward ") + "gives a tensor of the call, or one of its sizes, to what takes none that is recorded, such as numpy, a branch on " \
-        "values or a function of C"
+        "values or a function of C; int() of a size is a number"
 
 
-def trace(module, inputs, is_leaf, read):
-    """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others. is_leaf(m): m has a
-    build. read: graph.reader's."""
+_ALONE = threading.RLock()  # torch.fx and this file replace functions of all threads while they record
+
+
+def _of_functions(tracer, own=vars(torch.autograd.Function).get("apply")):
+    """torch.autograd.Function.apply while forward is recorded."""
+    def apply(cls, *args):
+        if tracer.mine() and cls.__module__ == CheckpointFunction.__module__:  # the server has memory for all of it
+            return args[0](*args[2:]) if cls is CheckpointFunction else args[0]  # the other one of PyTorch 2 has a tensor that nothing reads
+        if tracer.mine():
+            raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
+        return (own.__get__(None, cls) if own else super(torch.autograd.Function, cls).apply)(*args)  # inherited in PyTorch 1.13
+    return classmethod(apply)
+
+
+def names_of(module):
+    return {id(t): name for name, t in (*module.named_parameters(), *module.named_buffers())}
+
+
+def _by_place(cls):
+    """While this lasts, forward has no arguments by keyword alone, which torch.fx would give by place."""
+    forward = cls.forward
+    code = getattr(forward, "__code__", None)
+    if not code or not code.co_kwonlyargcount or hasattr(forward, "__wrapped__"):
+        return contextlib.nullcontext()
+    count = code.co_argcount + code.co_kwonlyargcount
+    usual = [forward.__kwdefaults__[name] for name in code.co_varnames[code.co_argcount:count]]
+    placed = code.replace(co_argcount=count, co_kwonlyargcount=0)
+    return _replaced(cls, forward=types.FunctionType(placed, forward.__globals__, forward.__name__, (*(forward.__defaults__ or ()), *usual), forward.__closure__))
+
+
+def run(tracer, module, inputs):
+    """torch.fx's graph of forward, whose first arguments are the inputs, with the default values of the others."""
     arguments = list(inspect.signature(module.forward).parameters.values())[inputs:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
-    before = _states()
+    attends, before = nn.MultiheadAttention.forward, _states() if type(tracer) is Tracer else None
+    makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
+    takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
     try:
-        tracer = _Tracer(is_leaf, read)
-        makers = {"as_tensor": _as_tensor, "is_tensor": _is_tensor, **{name: _recorder(tracer, make) for name, make in MAKERS.items()}}
-        takes_sizes = {name: _taker(tracer, getattr(F, name)) for name in ("avg_pool1d", "avg_pool2d", "adaptive_avg_pool1d", "conv1d", "conv2d")}
-        with torch.enable_grad(), _for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), _replaced(torch.autograd.Function, apply=_refuse), _replaced(torch, **makers), \
-                _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs)):
+        with _ALONE, _by_place(type(module)), _for_einops(), _replaced(builtins, len=_len, isinstance=_isinstance, callable=_callable), _replaced(F, **takes_sizes), _replaced(torch.jit, isinstance=_is_instance), \
+                _replaced(torch.autograd.Function, apply=_of_functions(tracer)), _replaced(torch, **makers), \
+                _replaced(nn.MultiheadAttention, forward=lambda m, *args, **kwargs: tracer.attend(m, args, kwargs) if tracer.mine() else attends(m, *args, **kwargs)):
             traced = tracer.trace(module, usual or None)
-        if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
-            raise ValueError("forward reads what it kept in an earlier call")
-        if _states() != before:
+        if before and _states() != before:
             raise ValueError("forward draws random numbers in Python, or makes a tensor of them: that would be done once")
         return traced
     except Exception as e:
@@ -308,6 +395,16 @@ def trace(module, inputs, is_leaf, read):
         said = errors.config(f"{type(module).__name__} cannot be recorded: {_why(e, frames, line)}; keep that part in head or tail")
         said.unrecorded = True
         raise errors.at(said, line) from e
+    finally:
+        tracer.over = True
+
+
+def trace(module, inputs, is_leaf, read):
+    """The same for the first time. is_leaf(m): m has a build. read: graph.reader's."""
+    tracer = Tracer(is_leaf, read)
+    tracer.names = names_of(module)
+    with torch.enable_grad():
+        return run(tracer, module, inputs)
 
 
 def _check_modes(module):

@@ -84,7 +84,7 @@ run "$root/tests/e2e/script/going_on.py" "$endpoint"
 run "$root/tests/e2e/script/several.py" "$endpoint"
 run "$root/tests/e2e/script/papers.py" "$endpoint"
 run "$root/tests/e2e/script/volumes.py" "$endpoint"
-for part in forward learn loops network plain steps; do
+for part in calls forward learn loops network picks plain steps; do
 	run "$root/tests/e2e/script/idioms.py" "$endpoint" "idioms_$part"
 done
 run "$root/tests/e2e/script/idioms.py" --table

@@ -182,7 +182,7 @@ def main():
 
 if __name__ == "__main__":
     sys.modules["idioms"] = sys.modules[__name__]
-    parts = [f"idioms_{part}" for part in ("forward", "learn", "loops", "network", "plain", "steps")]
+    parts = [f"idioms_{part}" for part in ("calls", "forward", "learn", "loops", "network", "picks", "plain", "steps")]
     for part in [part for part in parts if part in sys.argv] or parts:
         importlib.import_module(part)
     sys.argv = [a for a in sys.argv if a not in parts]

@@ -47,7 +47,8 @@ by_kind.register(torch.Tensor)(torch.tanh)
 @several("refused", {"is": lambda m, x: torch.tanh(x) if type(x) is torch.Tensor else x, "equal": lambda m, x: torch.tanh(x) if type(x) == torch.Tensor else x,
                      "name": lambda m, x: torch.tanh(x) if type(x).__name__ == "Tensor" else x, "class": lambda m, x: torch.tanh(x) if x.__class__ is torch.Tensor else x,
                      "subclass": lambda m, x: torch.tanh(x) if issubclass(type(x), torch.Tensor) else x, "table": lambda m, x: {torch.Tensor: torch.tanh}.get(type(x), F.relu)(x),
-                     "singledispatch": lambda m, x: by_kind(x), "in_training": lambda m, x: torch.tanh(x) if m.training and type(x) is torch.Tensor else x},
+                     "singledispatch": lambda m, x: by_kind(x), "in_training": lambda m, x: torch.tanh(x) if m.training and type(x) is torch.Tensor else x,
+                     "of_a_gradient": lambda m, x: x.detach() + 0.1 * m.middle[0](x) if type(x) is torch.Tensor else x + 0.1 * m.middle[0](x), "of_gradients_on": lambda m, x: x if torch.is_grad_enabled() else x * 2},
          "it asks what a tensor is")
 def kind_of_a_tensor(s, does):
     around(s, does)
@@ -134,7 +135,7 @@ def read_by_forward_and_changed(s, case):
     read_and_changed(s, case)
 
 
-@idiom("refused", "m.held['t'] was changed".replace("m.held", "Around.held"))
+@idiom("refused", "what forward reads for this line was changed")
 def read_by_forward_and_changed_for_an_evaluation(s):
     m = around(s, lambda m, x: x * m.held["t"], held={"t": 1.0})
     s.make()
@@ -145,9 +146,8 @@ def read_by_forward_and_changed_for_an_evaluation(s):
         s.see(s.loss(1))
 
 
-@idiom("refused", "what its forward reads was changed")
+@idiom("refused", "what forward reads for this line was changed")
 def read_by_forward_in_hiding(s):
-    """What counts in C is not known; so forward is read anew behind 1, 2, 4 and 8 steps."""
     count = itertools.count()
     m = around(s, lambda m, x: x * (1.0 if m.held.__reduce__()[1][0] < 3 else 0.3), held=count)
     s.make()
@@ -237,6 +237,17 @@ class Adds(nn.Module):
 
 
 FIRST = {"relu": lambda: nn.Sequential(nn.ReLU(inplace=True), nn.Linear(16, 16)), "add": Adds, "view": lambda: nn.Sequential(nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(16, 16))}
+
+
+SIZES = {"zeros_like": lambda h: torch.zeros_like(h), "new_zeros": lambda h: h.new_zeros(h.shape), "expand_as": lambda h: torch.ones(1, 16).expand_as(h), "shape": lambda h: torch.ones(h.shape)}
+
+
+@several("equal", SIZES)
+def size_of_an_input_changed_in_place(s, like):
+    s.net.mid = FIRST["relu"]()
+    s.make()
+    s.loss = lambda i: (lambda h: F.cross_entropy(s.net.tail(s.net.mid(h) + like(h)), DATA[i][1]))(s.net.head(DATA[i][0]))
+    s.loop(3)
 
 
 @several("refused", FIRST, "whose forward changes it in place")

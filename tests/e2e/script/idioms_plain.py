@@ -1,6 +1,7 @@
 """Idioms of the module that RemoteModule was made of: its parameters and buffers, read or changed, and lists and states that a script
 held before (idioms.py)."""
 import copy
+import io
 import pickle
 
 import torch
@@ -275,6 +276,57 @@ def plain_module_edited(s, edit):
     s.loop(2)
     edit(mid)
     s.loop(1)
+
+
+@idiom("refused", "the forward of Linear was replaced")
+def class_of_a_layer_patched(s):
+    s.make()
+    s.loop(2)
+    own = nn.Linear.forward
+    nn.Linear.forward = lambda m, x: own(m, x) * 0.5
+    try:
+        s.loop(1)
+    finally:
+        nn.Linear.forward = own
+
+
+@several("refused", {"epsilon": lambda m: setattr(m.norm, "eps", 0.5), "buffer": lambda m: setattr(m, "factor", torch.full((16,), 0.5))}, "RemoteModule")
+def plain_part_changed(s, change):
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(16)
+            self.register_buffer("factor", torch.ones(16))
+
+        def forward(self, x):
+            return self.norm(x) * self.factor
+    s.net.mid = m = Normed()
+    s.make()
+    s.loop(2)
+    change(m)
+    s.loop(1)
+
+
+@idiom("equal")
+def module_saved_with_what_forward_stored(s):
+    m = s.net.mid = Stores(s.net.mid)
+    s.make()
+    s.loop(2)
+    s.net.eval()
+    with torch.no_grad():
+        s.loss()
+        torch.save(m, io.BytesIO())
+        copy.deepcopy(m)
+
+
+class Stores(nn.Module):
+    def __init__(self, middle):
+        super().__init__()
+        self.middle = middle
+
+    def forward(self, x):
+        self.feature = self.middle(x)
+        return self.feature * 2
 
 
 @idiom("refused", "computes something else by now", layers="drop")
