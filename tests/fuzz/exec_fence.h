@@ -128,6 +128,20 @@ static void fence_tensor(const struct fence *f, enum fence_way way, const struct
 		fence_range(f, way, op, t->data, fence_bytes(t));
 }
 
+/* in[k] or din[k] as its memory is: where a window is read in place, the data are those of the window's input, and the
+ * shape that of its output (backend.h). */
+static struct sl_tensor fence_input(const struct sl_op_call *c, const struct sl_tensor *t)
+{
+	const struct sl_op *w = c->form.window;
+	struct sl_tensor x = *t;
+
+	if (w)
+		x.shape = (struct sl_shape){.ndim = 2,
+					    .dim = {sl_shape_count(&t->shape) / sl_shape_row(&w->out_shape),
+						    sl_shape_row(&w->in_shape[0])}};
+	return x;
+}
+
 static const struct sl_op_sizes *fence_sizes(const struct fence *f, const struct sl_op *op)
 {
 	for (int i = 0; i < f->n_asked; i++)
@@ -145,8 +159,11 @@ static size_t fence_param_bytes(const struct fence *f, const struct sl_op *op, i
 /* Memory that a kernel may only read. */
 static void fence_inputs(const struct fence *f, const struct sl_op_call *c)
 {
-	for (int k = 0; k < c->op->n_in; k++)
-		fence_tensor(f, FENCE_OPEN, c->op, &c->in[k]);
+	for (int k = 0; k < c->op->n_in; k++) {
+		const struct sl_tensor in = fence_input(c, &c->in[k]);
+
+		fence_tensor(f, FENCE_OPEN, c->op, &in);
+	}
 	fence_tensor(f, FENCE_OPEN, c->op, &c->dout);
 	for (int k = 0; k < c->op->n_param; k++)
 		fence_range(f, FENCE_OPEN, c->op, c->param[k], fence_param_bytes(f, c->op, k));
@@ -166,8 +183,11 @@ static void fence_outputs(const struct fence *f, enum fence_way way, const struc
 
 	if (pass == SL_PASS_FORWARD || way == FENCE_OPEN)
 		fence_tensor(f, way, c->op, &c->out);
-	for (int k = 0; k < c->op->n_in; k++)
-		fence_tensor(f, way, c->op, &c->din[k]);
+	for (int k = 0; k < c->op->n_in; k++) {
+		const struct sl_tensor din = fence_input(c, &c->din[k]);
+
+		fence_tensor(f, way, c->op, &din);
+	}
 	for (int k = 0; k < c->op->n_param; k++) {
 		fence_range(f, way, c->op, c->grad[k], fence_param_bytes(f, c->op, k));
 		if (pass == SL_PASS_COMMIT && fence_is_statistic(f, c->op, k))
@@ -240,12 +260,17 @@ static void fence_check(const struct sl_op_call *c)
 	fence_must(c->out.shape.dim[0] <= op->out_shape.dim[0] && c->dout.shape.dim[0] <= op->out_shape.dim[0], op,
 		   "has more rows than it was planned for");
 	for (int k = 0; k < op->n_in; k++) {
+		const struct sl_tensor in = fence_input(c, &c->in[k]), own = fence_input(c, &c->din[k]);
+
 		fence_must(c->in[k].shape.dim[0] <= op->in_shape[k].dim[0], op, "has more rows than planned");
-		fence_apart(op, &c->out, &c->in[k]);
-		for (int i = 0; i < op->n_in; i++)
-			fence_apart(op, &c->din[i], &c->in[k]);
-		fence_apart(op, &c->din[k], &c->dout);
-		fence_apart(op, &c->din[k], &c->out);
+		fence_apart(op, &c->out, &in);
+		for (int i = 0; i < op->n_in; i++) {
+			const struct sl_tensor din = fence_input(c, &c->din[i]);
+
+			fence_apart(op, &din, &in);
+		}
+		fence_apart(op, &own, &c->dout);
+		fence_apart(op, &own, &c->out);
 	}
 }
 
@@ -259,9 +284,12 @@ static void fence_fill(const struct fence *f, const struct sl_op_call *c, enum s
 	/* for a batchnorm, a fused convolution may have saved something there */
 	if (pass == SL_PASS_FORWARD && c->training && c->op->kind != SL_OP_BATCHNORM)
 		fence_spoil(c->saved, s->saved_bytes);
-	for (int k = 0; k < c->op->n_in && pass == SL_PASS_BACKWARD; k++)
-		if (c->din[k].data && !c->din_add[k])
-			fence_spoil(c->din[k].data, fence_bytes(&c->din[k]));
+	for (int k = 0; k < c->op->n_in && pass == SL_PASS_BACKWARD; k++) {
+		const struct sl_tensor din = fence_input(c, &c->din[k]);
+
+		if (din.data && !c->din_add[k])
+			fence_spoil(din.data, fence_bytes(&din));
+	}
 }
 
 static enum sl_err fence_kernel(const struct sl_kernel *real, const struct sl_op_call *c, enum sl_pass_kind pass)
