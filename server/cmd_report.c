@@ -82,7 +82,8 @@ static void add_up(struct tables *t, const json_t *line)
 
 	if (!sum) {
 		sum = json_pack("{s:O?, s:O, s:i}", "client", json_object_get(line, "client"), "first",
-				json_object_get(line, "time"), "sessions", 0);
+				json_object_get(line, json_object_get(line, "since") ? "since" : "time"), "sessions",
+				0);
 		json_object_set_new(t->sums, key ? key : "-", sum);
 	}
 	json_object_set(sum, "time", json_object_get(line, "time"));
@@ -107,9 +108,9 @@ static void put_process(struct tables *t, const json_t *stop)
 	char from[TIME], until[TIME];
 
 	if (t->start)
-		sl_report_line(t->processes, "rows", 3, sl_report_time(t->start, from),
+		sl_report_line(t->processes, "rows", 4, sl_report_time(t->start, from),
 			       stop ? sl_report_time(stop, until) : "killed or failed, or it still runs",
-			       text_of(t->start, "version"));
+			       text_of(t->start, "version"), text_of(t->start, "key"));
 	t->start = NULL;
 }
 
@@ -207,6 +208,8 @@ static void tell_unknown(json_t *s)
 {
 	sl_report_fact(s, "What was in what crossed",
 		       "the client's report says what crossed, and what it shows of the data");
+	sl_report_fact(s, "Bytes of framing, heartbeats and encryption",
+		       "the tables count messages; a client's report counts these bytes, too");
 	sl_report_fact(s, "Who is behind a key",
 		       "the list of clients says whose it is; without auth anyone can be a client");
 	sl_report_fact(s, "Where a client is", "an address is that of the last proxy or router in between");
@@ -227,8 +230,8 @@ static void begin(struct tables *t, const char *group)
 			     .open = json_object(),
 			     .sums = json_object(),
 			     .lines = json_array()};
-	sl_report_line(t->processes, "columns", 3, "began", "ended", "version");
-	sl_report_line(t->clients, "columns", 8, "client", "key or address", "sessions", "first ended", "last ended",
+	sl_report_line(t->processes, "columns", 4, "began", "ended", "version", "its key");
+	sl_report_line(t->clients, "columns", 8, "client", "key or address", "sessions", "first began", "last ended",
 		       "steps", "bytes received", "bytes sent");
 	sl_report_line(t->sessions, "columns", 10, "from", "until", "client", "key", "address", "group", "steps",
 		       "bytes received", "bytes sent", "how it ended");

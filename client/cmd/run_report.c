@@ -276,47 +276,70 @@ static json_t *add_up(const struct report *r)
 	return sum;
 }
 
+/* What crosses, for readers who do not know the names. */
+static const struct {
+	const char *name, *means;
+	bool sent;
+} tensors[] = {{"head_act", "what this host's first layers make of each sample: it tells of the data", true},
+	       {"mid_act", "what the server makes of that", false},
+	       {"mid_grad", "how the loss would change with mid_act: it tells of the labels", true},
+	       {"head_grad", "how the loss would change with head_act", false},
+	       {"end_grad", "the change of this host's own layers, which the group shares", true},
+	       {"end_mean", "the group's mean of these changes", false}};
+
+/* So that the parts add up to all bytes of the links. */
+static void tell_bytes(struct report *r, json_t *s)
+{
+	static const char *const part[][2] = {{"wire", "All bytes of the run's links"},
+					      {"weights", "Of these weights of the server's layers"},
+					      {"framing", "Of these framing and heartbeats of ZeroMQ"},
+					      {"curve", "Of these encryption"}};
+	char key[32], a[TEXT], b[TEXT];
+
+	for (size_t i = 0; i < sizeof part / sizeof part[0] && r->summary; i++) {
+		snprintf(key, sizeof key, "%s_tx_bytes", part[i][0]);
+		sl_report_show(r->summary, key, a);
+		snprintf(key, sizeof key, "%s_rx_bytes", part[i][0]);
+		sl_report_fact(s, part[i][1], "%s sent, %s received", a, sl_report_show(r->summary, key, b));
+	}
+}
+
 static void tell_crossed(struct report *r)
 {
-	static const char *const up[] = {"head_act", "mid_grad", "end_grad"};
 	json_t *s = section(r, "What crossed"), *sum = add_up(r), *of;
-	char a[TEXT], b[TEXT], c[TEXT], d[TEXT];
-	const char *name;
+	char a[TEXT], b[TEXT], c[TEXT];
 
-	sl_report_line(s, "columns", 6, "tensor", "direction", "codec", "bytes with headers", "payload", "as fp32");
-	json_object_foreach(sum, name, of)
-	{
-		bool sent = false;
-
-		for (size_t i = 0; i < sizeof up / sizeof up[0]; i++)
-			sent |= strcmp(name, up[i]) == 0;
-		sl_report_line(s, "rows", 6, name, sent ? "to the server" : "from the server", text_of(of, "codec"),
-			       sl_report_show(of, "wire_bytes", a), sl_report_show(of, "payload_bytes", b),
-			       sl_report_show(of, "raw_bytes", c));
+	sl_report_fact(
+		s, "Data and labels",
+		"stay on this host. What is sent: the tensors below, which tell of both, the network's form, and with "
+		"share.report figures of evaluations");
+	sl_report_line(s, "columns", 7, "tensor", "what it is", "direction", "codec", "bytes with headers", "payload",
+		       "as fp32");
+	for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+		of = json_object_get(sum, tensors[i].name);
+		if (of)
+			sl_report_line(s, "rows", 7, tensors[i].name, tensors[i].means,
+				       tensors[i].sent ? "to the server" : "from the server", text_of(of, "codec"),
+				       sl_report_show(of, "wire_bytes", a), sl_report_show(of, "payload_bytes", b),
+				       sl_report_show(of, "raw_bytes", c));
 	}
 	json_decref(sum);
-	if (r->summary)
-		sl_report_fact(s, "All bytes of the run's links",
-			       "%s sent, %s received; of these weights of the middle: %s and %s",
-			       sl_report_show(r->summary, "wire_tx_bytes", a),
-			       sl_report_show(r->summary, "wire_rx_bytes", b),
-			       sl_report_show(r->summary, "weights_tx_bytes", c),
-			       sl_report_show(r->summary, "weights_rx_bytes", d));
-	sl_report_fact(
-		s, "How often",
-		"%" PRIu64 " epoch%s ended. With data.sampling: shuffled and without a group each training row crosses "
-		"once in an epoch; each evaluated row does in each evaluation. Samples trained and evaluated: %s",
-		r->epochs, sl_plural((long long)r->epochs), sl_report_show(r->summary, "samples", a));
+	tell_bytes(r, s);
+	sl_report_fact(s, "How often",
+		       "the log has the end of %" PRIu64
+		       " epoch%s. In an epoch each training row crosses once with data.sampling: "
+		       "shuffled; in a group that may be less, where others went on. An evaluated row crosses in each "
+		       "evaluation. Samples trained and evaluated in the whole run: %s",
+		       r->epochs, sl_plural((long long)r->epochs), sl_report_show(r->summary, "samples", a));
 	if (r->starts > r->ends)
 		unknown(r, "Bytes by tensor of killed processes",
-			"the table counts processes that wrote their end. The bytes of all links count the others, "
-			"too, "
-			"to the last quarter of a second");
+			"the table counts processes that wrote their end; the bytes of all links count the others, "
+			"too");
 	if (r->backs)
 		unknown(r, "Repeated steps",
-			"rows of steps that were repeated crossed again; the log keeps the last time of each step, not "
-			"how many "
-			"were repeated");
+			"steps between a checkpoint and a kill are not in this log. A client alone repeats them with "
+			"the "
+			"same values; in a group the others may have gone on, and then the server counts these steps");
 }
 
 static void tell_who(struct report *r)
@@ -357,6 +380,25 @@ static void tell_who(struct report *r)
 	unknown(r, "Who else read what the server received", "nothing on this host can show that");
 }
 
+/* A word of servers_word (docs/OUTPUT.md) as a sentence. */
+static const char *word_means(const char *word)
+{
+	static const char *const means[][2] = {
+		{"steps", "the steps without an audit"},
+		{"evaluations", "the evaluations without an audit"},
+		{"earlier", "what earlier processes of this run left unchecked"},
+		{"phase-start", "the state with which the last phase began"},
+		{"members", "what the other members added"},
+		{"times", "its times"},
+		{"checkpoints", "that it wrote its checkpoints"},
+	};
+
+	for (size_t i = 0; i < sizeof means / sizeof means[0]; i++)
+		if (word && strcmp(word, means[i][0]) == 0)
+			return means[i][1];
+	return word ? word : "?";
+}
+
 static void tell_audits(struct report *r)
 {
 	json_t *s = section(r, "Audits of the server"), *word = json_object_get(r->summary, "servers_word"), *one;
@@ -368,13 +410,13 @@ static void tell_audits(struct report *r)
 			       sl_report_show(r->summary, "audits_begun", a),
 			       sl_report_show(r->summary, "audits_ended", b));
 	sl_report_fact(s, "In the log",
-		       "%" PRIu64 ", of %" PRIu64 " steps that this host computed, too; %" PRIu64
+		       "%" PRIu64 " audits, in which this host computed %" PRIu64 " steps, too; %" PRIu64
 		       " found a difference%s%s",
 		       r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
-	json_array_foreach(word, i, one)
-		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", json_string_value(one));
+	json_array_foreach(word, i, one) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? "; " : "",
+						  word_means(json_string_value(one)));
 	if (*all)
-		sl_report_fact(s, "The server's word", "%s", all);
+		sl_report_fact(s, "The server's word, which nothing here checked", "%s", all);
 	if (r->steps > r->audited)
 		unknown(r, "Steps without an audit", "that the server computed these as agreed is its word");
 }
@@ -500,8 +542,9 @@ static void tell_logs(struct report *r)
 		sl_report_fact(s, "Checked", "THEY DO NOT FIT: %s", fail.text);
 		return;
 	}
-	sl_report_fact(s, "Checked", "%ld and %ld lines, and each fits the one before", found.lines, found.sessions);
-	sl_report_fact(s, "Log head", "%s", found.head);
+	sl_report_fact(s, "Checked", "log.jsonl %ld lines, " SL_SESSIONS_FILE " %ld; each fits the one before",
+		       found.lines, found.sessions);
+	sl_report_fact(s, "Log head", "%s (it covers both, and the models)", found.head);
 	if (found.covered < found.lines)
 		sl_report_fact(r->unknown, "The log's end", "behind line %ld nothing else holds a hash of the log",
 			       found.covered);

@@ -274,7 +274,7 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)
-		err = sl_visits_open(&h->visits, h->conf->store, fail);
+		err = sl_visits_open(&h->visits, h->conf->store, h->auth ? &h->auth->own.public_key : NULL, fail);
 	if (!err)
 		sl_housekeeping_measure(&h->keeping);
 	if (!err)

@@ -41,10 +41,10 @@ static void put(struct sl_visits *v, const char *type, json_t *more)
 	v->missed = err != SL_OK;
 }
 
-enum sl_err sl_visits_open(struct sl_visits **out, const char *store, struct sl_fail *fail)
+enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const struct sl_key *own, struct sl_fail *fail)
 {
 	struct sl_visits *v;
-	char path[PATH_MAX];
+	char path[PATH_MAX], print[SL_FINGERPRINT] = "";
 	enum sl_err err;
 
 	*out = NULL;
@@ -63,7 +63,9 @@ enum sl_err sl_visits_open(struct sl_visits **out, const char *store, struct sl_
 		free(v);
 		return err;
 	}
-	put(v, "start", json_pack("{ss}", "version", SL_VERSION));
+	if (own)
+		sl_key_fingerprint(own, print);
+	put(v, "start", json_pack("{ss ss?}", "version", SL_VERSION, "key", own ? print : NULL));
 	*out = v;
 	return SL_OK;
 }

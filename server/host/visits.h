@@ -12,8 +12,10 @@ struct sl_visits;
 
 #define SL_VISITS_FILE "sessions.jsonl"
 
-/* `store` "": *out is NULL, which all other functions take: nothing is written. BUSY, CANTCREATE, CONFIG, IO. */
-enum sl_err sl_visits_open(struct sl_visits **out, const char *store, struct sl_fail *fail) SL_MUST_CHECK;
+/* `store` "": *out is NULL, which all other functions take: nothing is written. `own`: the server's key; NULL: no auth.
+ * CANTCREATE, IO, NOMEM. */
+enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const struct sl_key *own,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Says that the server stops, names the log's head in the server's own log, and brings all to the disk. */
 void sl_visits_close(struct sl_visits *v);
 
