@@ -229,9 +229,14 @@ enum sl_err sl_before_connect(json_t **out, const struct sl_options *o, const st
 {
 	const char *group = c->agreed.share.group;
 	json_t *trial = NULL, *list, *one;
-	double round_trip_s, step_s, bytes = 0;
+	double round_trip_s = 0, step_s, bytes = 0;
 	size_t i;
-	enum sl_err err = find_server(&round_trip_s, c, fail);
+	enum sl_err err =
+		c->privacy.clip > 0
+			? sl_conf_client_fail(
+				  c, "privacy.clip", fail,
+				  "--connect would send samples, and epsilon would not count them: leave it out")
+			: find_server(&round_trip_s, c, fail);
 
 	if (!err && group[0])
 		err = knock(c, fail);

@@ -298,7 +298,9 @@ static enum sl_err forward_chunk(struct sl_local *l, const struct sl_chunk *c, s
 	if (!err) {
 		sl_exec_crossing(l->ends.head, SL_END_OUT, chunk, &c->call.dims, from);
 		sl_exec_crossing(l->middle, SL_END_IN, chunk, &c->call.dims, to);
-		sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, from);
+		err = sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, from, fail);
+	}
+	if (!err) {
 		err = cross(l, SL_DIR_HEAD_ACT, chunk, from, to, fail);
 	}
 	if (!err)
@@ -320,7 +322,9 @@ static enum sl_err backward_chunk(struct sl_local *l, const struct sl_chunk *c, 
 		return SL_OK;
 	sl_exec_crossing(l->ends.tail, SL_END_DIN, chunk, &c->call.dims, from);
 	sl_exec_crossing(l->middle, SL_END_DOUT, chunk, &c->call.dims, to);
-	sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, from);
+	err = sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, from, fail);
+	if (err)
+		return err;
 	err = cross(l, SL_DIR_MID_GRAD, chunk, from, to, fail);
 	if (!err)
 		err = sl_exec_backward(l->middle, &c->call, NULL);

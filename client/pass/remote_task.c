@@ -35,7 +35,7 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	if (!err && r->ends.training && !r->ends.tail && r->conf.link.plan->spec.no_grad[0])
 		err = check_last(r, chunk, fail);
 	if (!err)
-		sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out);
+		err = sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out, fail);
 	sl_port_compute_ends(sl_link_port(r->link));
 	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, out, fail);
 }
@@ -59,8 +59,9 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && r->ends.training && !no_grad[1]) {
 		sl_exec_crossing(r->ends.tail, SL_END_DIN, chunk, dims, x);
-		sl_ends_sent(&r->ends, SL_DIR_MID_GRAD, chunk, x);
-		err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, x, fail);
+		err = sl_ends_sent(&r->ends, SL_DIR_MID_GRAD, chunk, x, fail);
+		if (!err)
+			err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, x, fail);
 	}
 	return err;
 }

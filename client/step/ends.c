@@ -98,7 +98,7 @@ enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, str
 	return ends->sent && ends->word ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for noise");
 }
 
-void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x)
+enum sl_err sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
 	const struct sl_chunk *c = &ends->chunk[chunk];
 	const bool noisy = sl_noise_of(ends->use.noise, dir) > 0, mid = dir == SL_DIR_MID_GRAD;
@@ -106,15 +106,19 @@ void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_te
 	const int n = sl_plan_cut_values(ends->plan, mid);
 
 	for (int v = 0; v < n && noisy; v++) {
+		const struct sl_noise_place place = {ends->step, ends->training, v, c->first};
 		float *to = mid ? x[v].data : sent;
+		enum sl_err err = sl_noise_check(ends->use.noise, dir, &place, &x[v], fail);
 
-		sl_noise_add(ends->use.noise, dir, &(struct sl_noise_place){ends->step, ends->training, v, c->first},
-			     &c->call.dims, &x[v], to, ends->word);
+		if (err)
+			return err;
+		sl_noise_add(ends->use.noise, dir, &place, &c->call.dims, &x[v], to, ends->word);
 		x[v].data = to;
 		sent += mid ? 0 : sl_shape_count(&x[v].shape);
 	}
 	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->use.dcor)
 		sl_dcor_put(ends->use.dcor, &ends->feed, c->first, c->call.dims.rows, x, n);
+	return SL_OK;
 }
 
 /* Held weights (frozen ones, in 16 bits) are not copied: the executor gets pointers to them. */

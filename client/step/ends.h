@@ -76,7 +76,8 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail) SL_MUST_CHECK;
 /* Makes x what is sent: the values of a chunk's output of the head, or gradients of the tail. With noise, head_act is a
  * copy, and a gradient is changed in place. In an evaluation head_act is also put into use.dcor. */
-void sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x);
+enum sl_err sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor *x,
+			 struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Sets the batch of the next pass, whose arrays are borrowed. */
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training);

@@ -1,7 +1,10 @@
 #include "client/step/noise.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 static enum sl_err read_key(struct sl_key *key, double deviation, const struct sl_conf_client *c, struct sl_fail *fail)
 {
@@ -69,6 +72,38 @@ static void add(float *to, const float *x, int64_t n, double scale, double devia
 	}
 }
 
+/* The last places of training by their hash; a later one takes an older one's row. */
+enum { SEEN = 1 << 16 };
+struct sl_noise_seen {
+	uint64_t place, values;
+};
+
+enum sl_err sl_noise_check(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
+			   const struct sl_tensor *x, struct sl_fail *fail)
+{
+	const uint64_t at[] = {(uint64_t)dir, place->step, (uint64_t)place->value, (uint64_t)place->first};
+	const uint64_t which = XXH3_64bits(at, sizeof at) | 1; /* 0: the row is free */
+	const uint64_t values = XXH3_64bits(x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	struct sl_noise_seen *seen;
+
+	if (noise->clip_act <= 0 || !noise->count || !place->training)
+		return SL_OK;
+	if (!noise->count->seen)
+		noise->count->seen = calloc(SEEN, sizeof *noise->count->seen);
+	if (!noise->count->seen)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the account of privacy");
+	seen = &noise->count->seen[which / 2 % SEEN];
+	if (seen->place == which && seen->values != values)
+		return sl_fail_set(
+			fail, SL_ERR_AUDIT,
+			"privacy: step %" PRIu64
+			" is repeated, and %s would be another one than before: the server answered otherwise, "
+			"and would get the same samples with other noise, which epsilon does not count",
+			place->step + 1, dir == SL_DIR_HEAD_ACT ? "head_act" : "mid_grad");
+	*seen = (struct sl_noise_seen){which, values};
+	return SL_OK;
+}
+
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
 		  const struct sl_dims *dims, const struct sl_tensor *x, float *to, uint32_t *word)
 {
@@ -76,14 +111,17 @@ void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl
 	const int64_t row = sl_shape_row(&x->shape), samples = texts ? dims->rows : x->shape.dim[0];
 	const double factor = sl_noise_of(noise, dir);
 	const double clip = dir == SL_DIR_HEAD_ACT ? noise->clip_act : noise->clip_grad;
-	const uint64_t call[] = {(uint64_t)dir, place->step, place->training, (uint64_t)place->value};
+	const struct {
+		double clip;
+		uint64_t place[4];
+	} call = {clip, {(uint64_t)dir, place->step, place->training, (uint64_t)place->value}};
 	const float *from = x->data;
 	uint64_t clipped = 0;
-	struct sl_key key, own_key; /* of this deviation: from x + f·z and x + g·z a server could compute x */
+	struct sl_key key, own_key; /* of this deviation and clip: from x + f·z and x + g·z a server could compute x */
 
 	derive(&key, dir == SL_DIR_HEAD_ACT ? &noise->act_key : &noise->grad_key, &factor, sizeof factor);
 	if (clip > 0)
-		derive(&key, &key, call, sizeof call);
+		derive(&key, &key, &call, sizeof call);
 	for (int64_t i = 0; i < samples; i++) {
 		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row, number = place->first + i;
 		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;

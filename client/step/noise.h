@@ -22,9 +22,11 @@ struct sl_noise {
 	struct sl_key act_key, grad_key;
 	struct sl_noise_count *count; /* borrowed; NULL: nothing is counted */
 };
-/* Samples that were sent with a clip, in training and evaluations, and those of them that were longer. Any thread. */
+/* Samples that were sent with a clip, in training and evaluations, and those of them that were longer: any thread. And
+ * hashes of what this process has sent in training, by place: the thread that sends. */
 struct sl_noise_count {
 	_Atomic uint64_t act, act_clipped, grad, grad_clipped;
+	struct sl_noise_seen *seen; /* free it at the end */
 };
 
 /* Reads the keys `noise.…` and `privacy.…` of the configs of both ends, which differ only in a vertical group. Errors
@@ -43,6 +45,11 @@ struct sl_noise_place {
 	int value;
 	int64_t first;
 };
+/* A step that is repeated must send what it sent before: else a server that lets steps repeat, and answers otherwise,
+ * gets fresh noise each time. AUDIT: the values are others. Without clip_…, in evaluations and where nothing is counted
+ * OK. NOMEM. */
+enum sl_err sl_noise_check(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
+			   const struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes x with the noise for `dir` to `to`, which may be x itself, and with mid_grad is. A sample is a row of x or, if
  * x has a row for each token, all of a text's tokens. Padding changes no noise of the tokens before it; it has noise
  * itself in head_act, where it tells of them, and none in mid_grad, where it would go into the middle's gradient.

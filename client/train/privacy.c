@@ -67,6 +67,7 @@ enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail)
 	const struct sl_conf_client *c = r->setup->conf;
 	char path[PATH_MAX];
 	uint8_t *text = NULL;
+	const int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	struct sl_fail none;
 	uint64_t epochs;
 	size_t len;
@@ -74,6 +75,12 @@ enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail)
 
 	if (err || !sl_privacy_is_on(r->setup))
 		return err;
+	if (c->privacy.delta * (double)samples >= 1)
+		return sl_conf_client_fail(c, "privacy.delta", fail,
+					   "with %" PRId64
+					   " samples it must be below %.3g: else one of them could be shown "
+					   "to all",
+					   samples, 1 / (double)samples);
 	if (note_path(r, path) && sl_file_read(path, 64, &text, &len, &none) == SL_OK)
 		r->account.epochs = strtoull((const char *)text, NULL, 10);
 	free(text);
@@ -114,6 +121,12 @@ enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *chan
 	const uint64_t held = (uint64_t)r->epoch + 1;
 	const bool border = r->in_epoch == r->steps_per_epoch;
 
+	if (strstr(changed, "privacy."))
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"rows have crossed with other noise, and epsilon would not count that (%s): resume with "
+			"the privacy.… that the run had, or begin anew with --fresh",
+			changed);
 	if (!sl_privacy_is_on(r->setup) || (border && r->account.epochs <= held))
 		return SL_OK;
 	return sl_fail_set(

@@ -18,8 +18,8 @@ static inline bool sl_privacy_is_on(const struct sl_setup *s)
 enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
 /* A step of training comes next: notes the epoch before its first row crosses. */
 void sl_run_privacy_begin(struct sl_training *r);
-/* The run goes on with other settings (`changed`). MISMATCH: rows have crossed behind its checkpoint, and would cross
- * again with other values. */
+/* The run goes on with other settings (`changed`). MISMATCH: privacy.… is another one, or rows have crossed behind its
+ * checkpoint, and would cross again with other values. */
 enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *changed,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 /* What has been released so far, the step under way included. delta 0: the run accounts nothing. */

@@ -1,5 +1,7 @@
 /* Differential privacy (privacy.…): each sample's row is clipped and gets noise, and its releases are counted. So what
  * else tells of rows has to stay at home, and no row may depend on another one. */
+#include <string.h>
+
 #include "common/conf/check_keys.h"
 
 const char *sl_conf_check_privacy(const struct sl_conf_client *c, char why[SL_CONF_WHY])
@@ -12,6 +14,12 @@ const char *sl_conf_check_privacy(const struct sl_conf_client *c, char why[SL_CO
 		{c->noise.key[0] != 0, "noise.key", "privacy adds its own noise: leave noise.… out"},
 		{c->data.sampling != SL_SAMPLING_SHUFFLED, "data.sampling",
 		 "with privacy each row crosses once in an epoch: shuffled alone is counted"},
+		{c->train.class_weights.n > 0 && strcmp(c->train.class_weights.item[0], "none") != 0,
+		 "train.class_weights",
+		 "a batch divides by the weights of its labels, so a gradient tells of other samples: leave it out"},
+		{c->model.task == SL_CONF_PIXELS || c->model.head != SL_CONF_CLASSIFIER, "model.task",
+		 "a batch divides by all its labels, and a sample has several: privacy counts tasks with one label for "
+		 "each sample, or numbers"},
 		{c->train.mixup > 0, "train.mixup",
 		 "a mixed row tells of two samples, and privacy counts one: leave it out"},
 		{a->clip_norm > 0, "train.clip_norm",

@@ -97,6 +97,16 @@ client budget-killed "$tmp/run.yaml" --resume --set privacy.budget="$(python3 -c
 rc=0; client none "$tmp/run.yaml" --set privacy.budget=0.1 || rc=$?
 [ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/none.log" || fail "a budget below one epoch: $rc"
 
+# ---- a run that is done goes on with the noise that it had alone
+for other in privacy.noise=9 privacy.clip=2 privacy.clip_grad=1 'privacy.clip=0 privacy.clip_grad=0 privacy.noise=0 privacy.key='; do
+	set=(); for pair in $other; do set+=(--set "$pair"); done
+	rc=0; client run "$tmp/run.yaml" --resume --set train.epochs=8 "${set[@]}" || rc=$?
+	[ $rc = 78 ] && grep -q 'rows have crossed with other noise' "$tmp/run.log" || fail "$other on --resume: $rc: $(tail -n 1 "$tmp/run.log")"
+done
+client before "$tmp/run.yaml" --set privacy.clip=0 --set privacy.clip_grad=0 --set privacy.noise=0 --set privacy.key= || fail "without privacy: $?"
+rc=0; client before "$tmp/run.yaml" --resume --set train.epochs=8 || rc=$?
+[ $rc = 78 ] && grep -q 'rows have crossed with other noise' "$tmp/before.log" || fail "a run that began without privacy: $rc"
+
 # ---- what cannot be counted
 refused() { # PHRASE SETTING…
 	local set=() pair rc=0
@@ -109,10 +119,14 @@ refused 'privacy needs it: the largest norm of the gradient' privacy.clip_grad=0
 refused 'privacy needs clip' privacy.clip=0
 refused 'privacy needs a key file' privacy.key=
 refused 'privacy needs delta' privacy.delta=0
+refused 'with 80 samples it must be below 0.0125' privacy.delta=0.0125
 refused 'leave noise.… out' noise.head_act=1 noise.key="$tmp/noise.key"
 refused 'a mixed row tells of two samples' train.mixup=0.2
 refused 'the norms of gradients cross' train.clip_norm=1
 refused 'shuffled alone is counted' data.sampling=balanced
+refused 'a batch divides by the weights of its labels' train.class_weights=balanced
+rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --connect >"$tmp/out" 2>&1 || rc=$?
+[ $rc = 78 ] && grep -q 'would send samples, and epsilon would not count them' "$tmp/out" || fail "--connect: $rc: $(cat "$tmp/out")"
 refused 'in a group it is not known yet' share.group=g share.clients=2 share.member=0
 make_data 48 24
 write_config "$tmp/bn.yaml"

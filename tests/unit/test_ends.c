@@ -203,6 +203,7 @@ static void labels_are_smoothed_in_training_alone(void **state)
 /* Runs the head on a batch of an evaluation: samples from `from` on, each with its own values. */
 static void evaluate(struct sl_ends *e, int from, int32_t sample[SMALL_BATCH])
 {
+	struct sl_fail fail;
 	struct sl_tensor x;
 
 	for (int i = 0; i < SMALL_BATCH; i++) {
@@ -215,7 +216,7 @@ static void evaluate(struct sl_ends *e, int from, int32_t sample[SMALL_BATCH])
 	for (int chunk = 0; chunk < CHUNKS; chunk++) {
 		assert_int_equal(sl_ends_head_forward(e, chunk), SL_OK);
 		x = sl_exec_output(e->head, chunk, SMALL_BATCH / CHUNKS);
-		sl_ends_sent(e, SL_DIR_HEAD_ACT, chunk, &x);
+		assert_int_equal(sl_ends_sent(e, SL_DIR_HEAD_ACT, chunk, &x, &fail), SL_OK);
 	}
 }
 
@@ -253,7 +254,7 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	}
 	e.training = true; /* training does not count */
 	x = sl_exec_dout(e.head, 0, SMALL_BATCH / CHUNKS);
-	sl_ends_sent(&e, SL_DIR_HEAD_ACT, 0, &x);
+	assert_int_equal(sl_ends_sent(&e, SL_DIR_HEAD_ACT, 0, &x, &fail), SL_OK);
 	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, ALL), SL_OK);
 	assert_true(want > 0.05 && want < 1);
 	assert_true(sl_dcor_take(e.use.dcor) == want);

@@ -121,6 +121,50 @@ static void clipped_rows_have_noise_of_their_own(void **state)
 	}
 }
 
+/* Two runs with one key and seed, and other clips: from clip · (x + s · z) with the same z a server could compute x. */
+static void another_clip_has_other_noise(void **state)
+{
+	static float x[ROW], got[2][ROW];
+	static uint32_t word[ROW + 1];
+	const struct sl_dims dims = {.rows = 1};
+	const struct sl_tensor t = {.data = x, .shape = {.ndim = 2, .dim = {1, ROW}}};
+	double same = 0;
+
+	(void)state;
+	for (int k = 0; k < 2; k++) {
+		const struct sl_noise noise = {.head_act = 1, .clip_act = 2 + k, .clip_grad = 1};
+
+		sl_noise_add(&noise, SL_DIR_HEAD_ACT, &(struct sl_noise_place){.step = 1}, &dims, &t, got[k], word);
+	}
+	for (int i = 0; i < ROW; i++)
+		same += fabs((double)got[0][i] / 2 - (double)got[1][i] / 3) < 1e-5;
+	assert_true(same < 5);
+}
+
+static void a_step_is_repeated_with_the_same_values_alone(void **state)
+{
+	struct sl_noise_count count = {0};
+	const struct sl_noise noise = {.head_act = 1, .mid_grad = 1, .clip_act = 2, .clip_grad = 1, .count = &count};
+	float x[2] = {1, 2};
+	const struct sl_tensor t = {.data = x, .shape = {.ndim = 2, .dim = {1, 2}}};
+	struct sl_noise_place place = {.step = 7, .training = true};
+	struct sl_fail fail;
+
+	(void)state;
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_OK);
+	x[1] = 2.5f;
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_ERR_AUDIT);
+	assert_non_null(strstr(fail.text, "step 8 is repeated, and mid_grad would be another one"));
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_OK);
+	place.step = 8;
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_OK);
+	place.training = false; /* evaluations send other values each time */
+	x[0] = 9;
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_OK);
+	free(count.seen);
+}
+
 static void no_clip_is_as_before(void **state)
 {
 	static const struct sl_noise noise = {.head_act = 0.5};
@@ -136,9 +180,12 @@ static void no_clip_is_as_before(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(epsilon_is_that_of_the_formulas), cmocka_unit_test(budget_buys_whole_releases),
-		cmocka_unit_test(clipped_rows_have_noise_of_their_own), cmocka_unit_test(no_clip_is_as_before)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(epsilon_is_that_of_the_formulas),
+					   cmocka_unit_test(budget_buys_whole_releases),
+					   cmocka_unit_test(clipped_rows_have_noise_of_their_own),
+					   cmocka_unit_test(another_clip_has_other_noise),
+					   cmocka_unit_test(a_step_is_repeated_with_the_same_values_alone),
+					   cmocka_unit_test(no_clip_is_as_before)};
 
 	return cmocka_run_group_tests_name("epsilon", tests, NULL, NULL);
 }
