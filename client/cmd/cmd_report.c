@@ -37,6 +37,7 @@ static int verify(const char *run)
 		       found.covered);
 	printf("%s\n", !found.ended ? "the last process has not written its end, so nothing says which models are "
 				      "its own"
+		       : found.model_missing ? "model.safetensors is not there: the run's end has the hash of one"
 		       : found.model_said
 			       ? "model.safetensors is the one that the run has written"
 			       : "nothing says which model.safetensors the run has written, or there is none");

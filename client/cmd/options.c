@@ -20,6 +20,7 @@
 #include "client/persist/model_file.h"
 #include "client/setup/about.h"
 #include "client/train/phase.h"
+#include "client/train/privacy.h"
 #include "client/train/training.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
@@ -456,6 +457,11 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 	}
 	if (!err && (uses & SL_USES_LINK))
 		err = sl_noise_read(&setup->noise, conf, conf, fail);
+	if (!err && trains)
+		err = sl_privacy_check(setup,
+				       setup->set[SL_SPLIT_TRAIN].source ? setup->set[SL_SPLIT_TRAIN].count
+									 : samples[SL_SPLIT_TRAIN],
+				       fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

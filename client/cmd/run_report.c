@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/run_report_words.h"
 #include "client/persist/journal.h"
 #include "client/persist/log_check.h"
 #include "client/persist/model_file.h"
@@ -24,6 +26,7 @@ struct report {
 	uint64_t steps, skipped, epochs, audits, audited,
 		found; /* of log.jsonl; found: audits that found a difference */
 	char last_found[SL_FAIL_TEXT];
+	double epsilon;        /* of the last epoch with one; 0: none */
 	json_int_t samples[2]; /* to train on; to evaluate on */
 	int starts, ends, backs, lost;
 };
@@ -68,6 +71,7 @@ static void take_log(struct report *r, json_t *row)
 		r->skipped += json_is_true(json_object_get(row, "skipped"));
 	} else if (strcmp(type, "epoch") == 0) {
 		r->epochs++;
+		r->epsilon = fmax(r->epsilon, sl_json_number(row, "epsilon"));
 	} else if (strcmp(type, "audit") == 0 && found) {
 		r->audits++;
 		r->audited += (uint64_t)json_integer_value(json_object_get(row, "steps"));
@@ -172,8 +176,11 @@ static void tell_setting(json_t *s, const char *part, const char *l)
 		  {"share:", "  group: ", "Group"},
 		  {"share:", "  clients: ", "Members"},
 		  {"share:", "  member: ", "This member"},
-		  {"noise:", "  head_act: ", "Noise on head_act"},
-		  {"noise:", "  mid_grad: ", "Noise on mid_grad"}};
+		  {"noise:", "  head_act: ", "Noise on head_act (noise.…)"},
+		  {"noise:", "  mid_grad: ", "Noise on mid_grad (noise.…)"},
+		  {"privacy:", "  clip: ", "Privacy: clip of head_act"},
+		  {"privacy:", "  clip_grad: ", "Privacy: clip of gradients"},
+		  {"privacy:", "  noise: ", "Privacy: noise, in these norms"}};
 
 	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
 		if (strncmp(part, of[i].part, strlen(of[i].part)) == 0 &&
@@ -276,17 +283,6 @@ static json_t *add_up(const struct report *r)
 	return sum;
 }
 
-/* What crosses, for readers who do not know the names. */
-static const struct {
-	const char *name, *means;
-	bool sent;
-} tensors[] = {{"head_act", "what this host's first layers make of each sample: it tells of the data", true},
-	       {"mid_act", "what the server makes of that", false},
-	       {"mid_grad", "how the loss would change with mid_act: it tells of the labels", true},
-	       {"head_grad", "how the loss would change with head_act", false},
-	       {"end_grad", "the change of this host's own layers, which the group shares", true},
-	       {"end_mean", "the group's mean of these changes", false}};
-
 /* So that the parts add up to all bytes of the links. */
 static void tell_bytes(struct report *r, json_t *s)
 {
@@ -315,13 +311,13 @@ static void tell_crossed(struct report *r)
 		"share.report figures of evaluations");
 	sl_report_line(s, "columns", 7, "tensor", "what it is", "direction", "codec", "bytes with headers", "payload",
 		       "as fp32");
-	for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-		of = json_object_get(sum, tensors[i].name);
+	for (int i = 0; sl_report_tensors[i].name; i++) {
+		of = json_object_get(sum, sl_report_tensors[i].name);
 		if (of)
-			sl_report_line(s, "rows", 7, tensors[i].name, tensors[i].means,
-				       tensors[i].sent ? "to the server" : "from the server", text_of(of, "codec"),
-				       sl_report_show(of, "wire_bytes", a), sl_report_show(of, "payload_bytes", b),
-				       sl_report_show(of, "raw_bytes", c));
+			sl_report_line(s, "rows", 7, sl_report_tensors[i].name, sl_report_tensors[i].means,
+				       sl_report_tensors[i].sent ? "to the server" : "from the server",
+				       text_of(of, "codec"), sl_report_show(of, "wire_bytes", a),
+				       sl_report_show(of, "payload_bytes", b), sl_report_show(of, "raw_bytes", c));
 	}
 	json_decref(sum);
 	tell_bytes(r, s);
@@ -380,25 +376,6 @@ static void tell_who(struct report *r)
 	unknown(r, "Who else read what the server received", "nothing on this host can show that");
 }
 
-/* A word of servers_word (docs/OUTPUT.md) as a sentence. */
-static const char *word_means(const char *word)
-{
-	static const char *const means[][2] = {
-		{"steps", "the steps without an audit"},
-		{"evaluations", "the evaluations without an audit"},
-		{"earlier", "what earlier processes of this run left unchecked"},
-		{"phase-start", "the state with which the last phase began"},
-		{"members", "what the other members added"},
-		{"times", "its times"},
-		{"checkpoints", "that it wrote its checkpoints"},
-	};
-
-	for (size_t i = 0; i < sizeof means / sizeof means[0]; i++)
-		if (word && strcmp(word, means[i][0]) == 0)
-			return means[i][1];
-	return word ? word : "?";
-}
-
 static void tell_audits(struct report *r)
 {
 	json_t *s = section(r, "Audits of the server"), *word = json_object_get(r->summary, "servers_word"), *one;
@@ -414,7 +391,7 @@ static void tell_audits(struct report *r)
 		       " found a difference%s%s",
 		       r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
 	json_array_foreach(word, i, one) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? "; " : "",
-						  word_means(json_string_value(one)));
+						  sl_report_word(json_string_value(one)));
 	if (*all)
 		sl_report_fact(s, "The server's word, which nothing here checked", "%s", all);
 	if (r->steps > r->audited)
@@ -471,11 +448,18 @@ static void tell_privacy(struct report *r)
 	char a[TEXT], b[TEXT], c[TEXT];
 	json_t *s;
 
-	if (!json_is_object(p)) {
-		unknown(r, "Privacy as a number", "the run counted no epsilon");
+	if (!json_is_object(p) && !(r->epsilon > 0)) {
+		unknown(r, "Privacy as a number", "the log has no epsilon");
 		return;
 	}
 	s = section(r, "Privacy as a number");
+	if (!json_is_object(p)) {
+		sl_report_fact(s, "A training sample", "epsilon %.4g at the end of the last epoch in the log",
+			       r->epsilon);
+		unknown(r, "Epsilon of the epoch under way",
+			"the run has not ended: samples of one more epoch may have crossed");
+		return;
+	}
 	sl_report_fact(s, "A training sample", "epsilon %s at delta %s, by %s releases",
 		       sl_report_show(p, "epsilon", a), sl_report_show(p, "delta", b),
 		       sl_report_show(p, "releases", c));

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 #include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/session/checkpoint.h"
+#include "common/telemetry/chained.h"
+#include "common/telemetry/json.h"
 
 /* Removes an earlier run in log.dir. It has ended, since this process has the log's lock. Checkpoints go before the log
  * that they refer to: if this process is killed in between, no checkpoint is left without its log. The model goes too:
@@ -139,7 +142,7 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	char path[PATH_MAX];
 	enum sl_err err;
 
-	*j = (struct sl_journal){.log = NULL};
+	*j = (struct sl_journal){.dir = conf->log.dir};
 	if (!dir[0])
 		return SL_OK;
 	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
@@ -254,6 +257,28 @@ void sl_journal_session(struct sl_journal *j, const char *type, json_t *more)
 		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE ": %s; lines are lost", strerror(errno));
 		j->sessions_broken = true;
 	}
+}
+
+void sl_journal_check_sessions(struct sl_journal *j, const char *head)
+{
+	struct sl_chain chain = {.name = SL_SESSIONS_FILE};
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!j->log || !head[0] || j->unfit)
+		return;
+	err = sl_chain_read(&chain, j->dir, NULL, NULL, &why);
+	if (!err && sl_chain_find(&chain, head) < 0)
+		err = sl_fail_set(&why, SL_ERR_DATA,
+				  SL_SESSIONS_FILE
+				  " is not the one beside which the checkpoint was written: lines at its "
+				  "end were changed or removed");
+	free(chain.after);
+	if (!err)
+		return;
+	j->unfit = true;
+	sl_log(SL_LOG_WARN, "log-unfit", "%s; report --verify will say so", why.text);
+	sl_journal_session(j, "unfit", json_pack("{so}", "why", sl_json_text(why.text)));
 }
 
 /* The line is on the disk before the log is cut: a checkpoint of a later step, which may still be there, then does not

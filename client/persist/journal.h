@@ -25,6 +25,8 @@ struct sl_journal {
 	int traffic_fd;                   /* the descriptor plus 1; 0: none */
 	char traffic[SL_JOURNAL_TRAFFIC]; /* the text of sl_journal_traffic from an earlier process; "": none */
 	struct sl_events *events;
+	const char *dir; /* log.dir, borrowed from the config */
+	bool unfit;      /* sl_journal_check_sessions has said so */
 	bool log_broken, sessions_broken, events_broken;
 };
 
@@ -61,6 +63,9 @@ struct sl_journal_heads sl_journal_heads(const struct sl_journal *journal);
  * noted it), and makes readers drop events from `step` on, since these steps are run again. `done`: the last step that
  * stays. */
 uint64_t sl_journal_tell(const struct sl_journal *journal);
+/* The run goes on from a checkpoint beside which sessions.jsonl had this head: if it no longer has, or its lines do not
+ * fit, warns, and writes that down for sl_log_check. "": the checkpoint does not say. */
+void sl_journal_check_sessions(struct sl_journal *journal, const char *head);
 void sl_journal_go_back(struct sl_journal *journal, uint64_t log_bytes, const char *head, uint64_t done, uint64_t step);
 /* Writes the event of a step once more. It was dropped with an evaluation at the same step, which is run again. */
 void sl_journal_repeat(struct sl_journal *journal, const struct sl_jsonl_step *step);

@@ -49,6 +49,12 @@ static enum sl_err hear(void *arg, const char *text, size_t len, long line, stru
 		snprintf(told->best, sizeof told->best, "%s", best ? best : "");
 	} else if (type && strcmp(type, "start") == 0) {
 		told->ended = false; /* it may write other models */
+	} else if (type && strcmp(type, "unfit") == 0) {
+		const char *why = json_string_value(json_object_get(row, "why"));
+
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  SL_SESSIONS_FILE ": line %ld says of the lines before it, when the run went on: %s",
+				  line, why ? why : "they do not fit");
 	} else if (type && strcmp(type, "back") == 0) {
 		if (!sl_grow(&told->back, &told->room, (size_t)told->n + 1, sizeof *told->back))
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for " SL_SESSIONS_FILE);
@@ -169,6 +175,7 @@ enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fa
 		err = check_model(dir, SL_MODEL_FILE, told.model, &out->model_said, fail);
 	if (!err && told.ended)
 		err = check_model(dir, SL_MODEL_BEST, told.best, NULL, fail);
+	out->model_missing = told.ended && told.model[0] && !out->model_said;
 	out->lines = log.n;
 	out->sessions = sessions.n;
 	out->unchained = log.bare;

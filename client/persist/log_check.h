@@ -16,6 +16,7 @@ struct sl_log_check {
 	long unchained;           /* so many first lines are of an earlier version, whose lines have no hashes */
 	bool ended;               /* the last process wrote the run's end */
 	bool model_said;          /* model.safetensors is the file that the end names */
+	bool model_missing;       /* the end names one, and it is not there */
 	char head[SL_CHAIN_TEXT]; /* of both logs, as the summary prints it */
 };
 

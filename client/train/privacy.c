@@ -22,6 +22,26 @@ static uint64_t each_evaluation(const struct sl_setup *s)
 	return (uint64_t)sl_plan_cut_values(s->plan, false);
 }
 
+/* In so many epochs; `ended`: the run ends behind them. */
+static uint64_t evaluations(const struct sl_conf_client *c, uint64_t epochs, bool ended)
+{
+	const uint64_t every = (uint64_t)c->train.eval_every, n = every ? epochs / every : 0;
+
+	return n + (ended && (!every || epochs % every));
+}
+
+/* The most epochs that the budget allows. */
+static uint64_t allowed(const struct sl_setup *s)
+{
+	const struct sl_conf_client *c = s->conf;
+	const uint64_t most = sl_epsilon_releases(c->privacy.noise, c->privacy.delta, c->privacy.budget);
+	uint64_t epochs = most / each_epoch(s);
+
+	while (epochs && evaluations(c, epochs, true) * each_evaluation(s) > most)
+		epochs--;
+	return epochs;
+}
+
 static const char *batch_norm_of(const struct sl_graph *g)
 {
 	for (int i = 0; i < g->n_node; i++)
@@ -30,7 +50,7 @@ static const char *batch_norm_of(const struct sl_graph *g)
 	return NULL;
 }
 
-static enum sl_err check(const struct sl_setup *s, struct sl_fail *fail)
+static enum sl_err check_parts(const struct sl_setup *s, struct sl_fail *fail)
 {
 	static const enum sl_segment own[] = {SL_HEAD, SL_TAIL};
 	bool learns = false;
@@ -55,6 +75,29 @@ static enum sl_err check(const struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+enum sl_err sl_privacy_check(const struct sl_setup *s, int64_t samples, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const double one = sl_privacy_is_on(s) ? sl_epsilon(c->privacy.noise, each_epoch(s), c->privacy.delta) : 0;
+	enum sl_err err = sl_privacy_is_on(s) ? check_parts(s, fail) : SL_OK;
+
+	if (err || !sl_privacy_is_on(s))
+		return err;
+	if (c->privacy.delta * (double)samples >= 1)
+		return sl_conf_client_fail(c, "privacy.delta", fail,
+					   "with %" PRId64
+					   " samples it must be below %.3g: else one of them could be shown "
+					   "to all",
+					   samples, 1 / (double)samples);
+	if (c->privacy.budget > 0 && !allowed(s))
+		return sl_conf_client_fail(
+			c, "privacy.budget", fail,
+			"one epoch has an epsilon of %.4g, which is above it: more privacy.noise lowers "
+			"that",
+			one);
+	return SL_OK;
+}
+
 static bool note_path(const struct sl_training *r, char path[PATH_MAX])
 {
 	const char *dir = r->setup->conf->log.dir;
@@ -67,32 +110,26 @@ enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail)
 	const struct sl_conf_client *c = r->setup->conf;
 	char path[PATH_MAX];
 	uint8_t *text = NULL;
-	const int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	struct sl_fail none;
 	uint64_t epochs;
 	size_t len;
-	enum sl_err err = sl_privacy_is_on(r->setup) ? check(r->setup, fail) : SL_OK;
+	enum sl_err err = sl_privacy_check(r->setup, r->setup->set[SL_SPLIT_TRAIN].count, fail);
 
 	if (err || !sl_privacy_is_on(r->setup))
 		return err;
-	if (c->privacy.delta * (double)samples >= 1)
-		return sl_conf_client_fail(c, "privacy.delta", fail,
-					   "with %" PRId64
-					   " samples it must be below %.3g: else one of them could be shown "
-					   "to all",
-					   samples, 1 / (double)samples);
 	if (note_path(r, path) && sl_file_read(path, 64, &text, &len, &none) == SL_OK)
 		r->account.epochs = strtoull((const char *)text, NULL, 10);
 	free(text);
+	if (!r->account.resumes && r->account.epochs) {
+		sl_log(SL_LOG_WARN, "privacy-earlier",
+		       "an earlier run in %.300s has sent its samples in %" PRIu64
+		       " epochs: epsilon counts this run alone, and theirs add up",
+		       c->log.dir, r->account.epochs);
+		r->account.epochs = 0;
+	}
 	if (!(c->privacy.budget > 0))
 		return SL_OK;
-	epochs = sl_epsilon_releases(c->privacy.noise, c->privacy.delta, c->privacy.budget) / each_epoch(r->setup);
-	if (!epochs)
-		return sl_conf_client_fail(
-			c, "privacy.budget", fail,
-			"one epoch has an epsilon of %.4g, which is above it: more privacy.noise lowers "
-			"that",
-			sl_epsilon(c->privacy.noise, each_epoch(r->setup), c->privacy.delta));
+	epochs = allowed(r->setup);
 	r->account.ends_run = epochs * (uint64_t)r->steps_per_epoch < r->total_steps;
 	if (r->account.ends_run)
 		r->total_steps = r->planned_steps = epochs * (uint64_t)r->steps_per_epoch;
@@ -140,7 +177,8 @@ enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *chan
 struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const uint64_t begun = (uint64_t)r->epoch + 1, every = (uint64_t)c->train.eval_every;
+	const uint64_t begun = (uint64_t)r->epoch + 1,
+		       over = (uint64_t)r->epoch + (r->in_epoch == r->steps_per_epoch || r->step == r->total_steps);
 	const struct sl_noise_count *count = &r->setup->noise_count;
 	const uint64_t epochs = begun > r->account.epochs ? begun : r->account.epochs;
 	struct sl_jsonl_privacy p = {.delta = c->privacy.delta,
@@ -150,7 +188,8 @@ struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r)
 	if (!sl_privacy_is_on(r->setup) || r->eval_only)
 		return (struct sl_jsonl_privacy){0};
 	p.releases = epochs * each_epoch(r->setup);
-	p.evaluated_releases = ((every ? epochs / every : 0) + 1) * each_evaluation(r->setup);
+	p.evaluated_releases = evaluations(c, over < epochs ? epochs - 1 : over, r->step == r->total_steps) *
+			       each_evaluation(r->setup);
 	p.act_clipped = (double)atomic_load(&count->act_clipped) / (double)atomic_load(&count->act);
 	p.grad_clipped = (double)atomic_load(&count->grad_clipped) / (double)atomic_load(&count->grad);
 	p.epsilon = sl_epsilon(c->privacy.noise, p.releases, p.delta);

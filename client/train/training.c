@@ -74,6 +74,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->totals.has_accuracy = sl_run_has_labels(r) && r->task->met;
 	r->totals.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
 	r->eval_only = eval_only;
+	r->account.resumes = resume;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.part = sl_setup_part(setup, SL_SPLIT_TEST);

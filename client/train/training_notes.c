@@ -276,10 +276,11 @@ static void go_back(struct sl_training *r, const struct sl_checkpoint *c, uint64
 {
 	bool with_last = last_known && !sl_run_phase_over(r) && sl_run_epoch_over(r);
 	const char *note = c ? sl_checkpoint_noted(c, SL_HEADS_NOTE) : NULL;
-	char head[SL_CHAIN_TEXT] = ""; /* files of earlier versions lack it */
+	char head[SL_CHAIN_TEXT] = "", sessions[SL_CHAIN_TEXT] = ""; /* files of earlier versions lack them */
 
 	if (note)
-		(void)!sscanf(note, "%32s", head);
+		(void)!sscanf(note, "%32s %32s", head, sessions);
+	sl_journal_check_sessions(&r->journal, sessions);
 	sl_journal_go_back(&r->journal, log_bytes, head, r->step, r->step + !with_last);
 	if (with_last)
 		sl_journal_repeat(&r->journal, &r->last);

@@ -30,11 +30,11 @@ struct mark {
 	struct sl_jsonl_step last;
 };
 
-/* Of privacy.…: epochs whose rows may have crossed, as log.dir has noted; whether the budget ends the run before the
- * config would. */
+/* Of privacy.…: epochs whose rows may have crossed, as log.dir has noted; whether the run goes on from earlier
+ * processes; whether the budget ends the run before the config would. */
 struct sl_run_account {
 	uint64_t epochs;
-	bool ends_run;
+	bool resumes, ends_run;
 };
 
 struct sl_training {

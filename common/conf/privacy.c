@@ -10,7 +10,7 @@ const char *sl_conf_check_privacy(const struct sl_conf_client *c, char why[SL_CO
 	const struct {
 		bool is;
 		const char *key, *says;
-	} not [] = {
+	} refused[] = {
 		{c->noise.key[0] != 0, "noise.key", "privacy adds its own noise: leave noise.… out"},
 		{c->data.sampling != SL_SAMPLING_SHUFFLED, "data.sampling",
 		 "with privacy each row crosses once in an epoch: shuffled alone is counted"},
@@ -46,8 +46,11 @@ const char *sl_conf_check_privacy(const struct sl_conf_client *c, char why[SL_CO
 				   "privacy needs delta above 0, below 1 / the number of samples");
 	if (!c->privacy.key[0])
 		return sl_conf_say(why, "privacy.key", "privacy needs a key file (splitc keygen --out FILE)");
-	for (size_t i = 0; i < sizeof not / sizeof not [0]; i++)
-		if (not [i].is)
-			return sl_conf_say(why, not [i].key, "%s", not [i].says);
+	if (strcmp(c->privacy.key, c->auth.secret_key) == 0)
+		return sl_conf_say(why, "privacy.key",
+				   "is the key of auth, whose use others see: make one for this alone");
+	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+		if (refused[i].is)
+			return sl_conf_say(why, refused[i].key, "%s", refused[i].says);
 	return NULL;
 }

@@ -468,6 +468,8 @@ void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
 
 	if (h->shut)
 		return;
+	h->told_ms = 0;
+	tell_refusals(h); /* those of the last second */
 	h->shut = true;
 	h->closed = closed;
 	h->closed_arg = arg;

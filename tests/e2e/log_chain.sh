@@ -83,6 +83,17 @@ lost='other server.apply@8'
 verify 0 "$lost"
 jq -se 'map(.type) | index("lost") != null' "$tmp/$lost/sessions.jsonl" >/dev/null || fail "sessions: $(cat "$tmp/$lost/sessions.jsonl")"
 
+# ---- what was done to the end of sessions.jsonl while no process ran stays visible when the run goes on
+for how in '$d' '$s/127.0.0.1/10.0.0.1/' '1,$d' gone; do
+	client_dies client.apply@8 washed "$tmp/client.yaml" --fresh
+	[ "$how" = gone ] && rm "$tmp/washed/sessions.jsonl" || sed -i "$how" "$tmp/washed/sessions.jsonl"
+	client washed "$tmp/client.yaml" --resume || fail "--resume behind '$how': exit status $?"
+	grep -q '^WARN log-unfit: sessions.jsonl is not the one beside which the checkpoint was written' "$tmp/washed.log" || fail "'$how': no warning"
+	verify 65 washed 'sessions.jsonl: line [0-9]* says of the lines before it, when the run went on: sessions.jsonl is not the one'
+done
+rm -rf "$tmp/gone"; cp -r "$tmp/run" "$tmp/gone"; rm "$tmp/gone/model.safetensors"
+verify 0 gone "^model.safetensors is not there: the run's end has the hash of one"
+
 # ---- tampering
 mkdir "$tmp/t"
 named=0

@@ -107,6 +107,15 @@ client before "$tmp/run.yaml" --set privacy.clip=0 --set privacy.clip_grad=0 --s
 rc=0; client before "$tmp/run.yaml" --resume --set train.epochs=8 || rc=$?
 [ $rc = 78 ] && grep -q 'rows have crossed with other noise' "$tmp/before.log" || fail "a run that began without privacy: $rc"
 
+# ---- a run that begins anew in the same folder says what an earlier one has sent; the budget counts evaluated samples, too
+client before "$tmp/run.yaml" --fresh --set train.epochs=1 || fail "--fresh: $?"
+client before "$tmp/run.yaml" --fresh --set train.epochs=2 --set train.seed=9 || fail "--fresh twice: $?"
+grep -q '^WARN privacy-earlier: an earlier run in .* has sent its samples in 1 epochs' "$tmp/before.log" || fail 'no word on the earlier run'
+[ "$(last before summary privacy.releases)" = 4 ] && [ "$(last before summary privacy.evaluated_releases)" = 2 ] || fail "releases: $(last before summary privacy)"
+client_dies client.apply@22 torn "$tmp/run.yaml"
+"$SPLITC" report "$tmp/torn" >"$tmp/torn.md"
+grep -q 'epsilon [0-9.]* at the end of the last epoch in the log' "$tmp/torn.md" || fail "the report of a killed run: $(cat "$tmp/torn.md")"
+
 # ---- what cannot be counted
 refused() { # PHRASE SETTING…
 	local set=() pair rc=0
@@ -128,9 +137,14 @@ refused 'a batch divides by the weights of its labels' train.class_weights=balan
 rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --connect >"$tmp/out" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'would send samples, and epsilon would not count them' "$tmp/out" || fail "--connect: $rc: $(cat "$tmp/out")"
 refused 'in a group it is not known yet' share.group=g share.clients=2 share.member=0
+refused 'is the key of auth' auth.secret_key="$tmp/noise.key" auth.server_key="$(cat "$tmp/pub")"
 make_data 48 24
 write_config "$tmp/bn.yaml"
 echo "privacy: {clip: 3, clip_grad: 2, noise: 5, key: $tmp/noise.key}" >>"$tmp/bn.yaml"
+rc=0; "$SPLITC" train "$tmp/bn.yaml" --check-config >"$tmp/out" 2>&1 || rc=$?
+[ $rc = 78 ] && grep -q 'batch norm .* makes what a row sends depend on the batch' "$tmp/out" || fail "--check-config: $rc: $(cat "$tmp/out")"
+rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --set privacy.budget=0.1 >"$tmp/out" 2>&1 || rc=$?
+[ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/out" || fail "--check-config of a small budget: $rc: $(cat "$tmp/out")"
 rc=0; client bn "$tmp/bn.yaml" || rc=$?
 [ $rc = 78 ] && grep -q 'batch norm .* makes what a row sends depend on the batch' "$tmp/bn.log" || fail "batch norm: $rc: $(tail -n 1 "$tmp/bn.log")"
 
