@@ -114,7 +114,7 @@ refused 65 'train.csv:3: the cell of column "item" is empty; its column has whol
 awk -F, -v OFS=, 'NR == 7 { $3 = "NA" } 1' "$tmp/shop/train.csv" >"$tmp/holes/train.csv"
 cp "$tmp/shop/val.csv" "$tmp/holes"
 network "$tmp/more.safetensors" 10 13 4
-"$SPLITC" train "$config" --check-config --set data.dir="$tmp/holes" --set model.network="$tmp/more.safetensors" >"$tmp/out" 2>"$tmp/err" || fail "NA: $(cat "$tmp/err")"
+"$SPLITC" train "$config" --check-config --set log.dir="$tmp/na" --set data.dir="$tmp/holes" --set model.network="$tmp/more.safetensors" >"$tmp/out" 2>"$tmp/err" || fail "NA: $(cat "$tmp/err")"
 grep -q '^WARN column-of-words: .*train.csv:7: column "item": "NA" is no id, .* though 499 of 500 are numbers$' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
 
 # Members number texts alike, or are refused: each by its own table would mean other users by one id.

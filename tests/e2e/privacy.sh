@@ -134,16 +134,16 @@ refused 'a mixed row tells of two samples' train.mixup=0.2
 refused 'the norms of gradients cross' train.clip_norm=1
 refused 'shuffled alone is counted' data.sampling=balanced
 refused 'a batch divides by the weights of its labels' train.class_weights=balanced
-rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --connect >"$tmp/out" 2>&1 || rc=$?
+rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --set log.dir="$tmp/c" --connect >"$tmp/out" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'would send samples, and epsilon would not count them' "$tmp/out" || fail "--connect: $rc: $(cat "$tmp/out")"
 refused 'in a group it is not known yet' share.group=g share.clients=2 share.member=0
 refused 'is the key of auth' auth.secret_key="$tmp/noise.key" auth.server_key="$(cat "$tmp/pub")"
 make_data 48 24
 write_config "$tmp/bn.yaml"
 echo "privacy: {clip: 3, clip_grad: 2, noise: 5, key: $tmp/noise.key}" >>"$tmp/bn.yaml"
-rc=0; "$SPLITC" train "$tmp/bn.yaml" --check-config >"$tmp/out" 2>&1 || rc=$?
+rc=0; "$SPLITC" train "$tmp/bn.yaml" --check-config --set log.dir="$tmp/c" >"$tmp/out" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'batch norm .* makes what a row sends depend on the batch' "$tmp/out" || fail "--check-config: $rc: $(cat "$tmp/out")"
-rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --set privacy.budget=0.1 >"$tmp/out" 2>&1 || rc=$?
+rc=0; "$SPLITC" train "$tmp/run.yaml" --check-config --set log.dir="$tmp/c" --set privacy.budget=0.1 >"$tmp/out" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/out" || fail "--check-config of a small budget: $rc: $(cat "$tmp/out")"
 rc=0; client bn "$tmp/bn.yaml" || rc=$?
 [ $rc = 78 ] && grep -q 'batch norm .* makes what a row sends depend on the batch' "$tmp/bn.log" || fail "batch norm: $rc: $(tail -n 1 "$tmp/bn.log")"

@@ -28,7 +28,7 @@ config() { # NAME INTENSITY
 config ct ct:-100,250
 config mri mri
 
-"$SPLITC" train "$tmp/ct.yaml" --check-config >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/ct.yaml" --check-config --set log.dir="$tmp/check" >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
 grep -qF 'ok, 36 steps on 24 samples, 24 samples to evaluate with' "$tmp/out" || fail "check: $(cat "$tmp/out")"
 [ ! -e "$tmp/cache-ct" ] || fail '--check-config has prepared volumes'
 as_local linked local 36 "$tmp/ct.yaml"
