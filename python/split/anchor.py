@@ -2,6 +2,7 @@
 
 An idiom that reads or changes all parameters or modules of a network meets these, and is told what it misses."""
 import codecs
+import copy
 import logging
 import opcode
 import os
@@ -123,6 +124,11 @@ def changes(name):
     return (name.endswith("_") and not name.endswith("__") or name[:3] == "__i") and name not in ("requires_grad_", "detach_", "__init__", "__int__", "__index__", "__invert__")
 
 
+def unfreezes(func, name, args):
+    """Whether a function sets requires_grad of its first argument to True."""
+    return (func == _LEARNS and args[1]) or (name == "requires_grad_" and (args[1:] or (True,))[0])
+
+
 class Mark(torch.Tensor):
     """The anchor's gradient, which holds marks and no gradient."""
 
@@ -152,9 +158,30 @@ class Mark(torch.Tensor):
 class Spent(Mark):
     """What stands for a gradient between step() and the next zero_grad(), when a script may descend by it, but not take its norm."""
 
+    kind = "other"  # "own": it has the memory of p.grad; "copy": its numbers; "other": neither
+    late = staticmethod(lambda used=False: None)  # called where the script changes p.grad; used: where it descends by it
+
     @classmethod
-    def new(cls):
-        return torch.Tensor._make_subclass(cls, torch.zeros(1))
+    def new(cls, late):
+        out = torch.Tensor._make_subclass(cls, torch.zeros(1))
+        out.kind, out.late = "own", late
+        return out
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        name, into = getattr(func, "__name__", ""), (kwargs or {}).get("out")
+        if name not in _ASKS and name != "_amp_foreach_non_finite_check_and_unscale_" and (changes(name) or into is not None):
+            changed = [a for a in flat([args[0] if into is None else into]) if isinstance(a, cls)]
+            for spent in changed or [a for a in flat(args) if isinstance(a, cls)]:
+                if not changed or spent.kind == "own":
+                    spent.late(used=not changed)
+                else:
+                    spent.kind = "other"
+        out = super().__torch_function__(func, types, args, kwargs)
+        if isinstance(out, cls) and out.kind == "other":
+            of = next(a for a in flat(args) if isinstance(a, cls))
+            out.late, out.kind = of.late, "copy" if name == "clone" and of.kind != "other" else of.kind if name in ("detach", "view", "__get__") else "other"
+        return out
 
     @classmethod
     def _reads(cls, name, args):
@@ -169,6 +196,8 @@ class Numbers(torch.Tensor):
         name = getattr(func, "__name__", "")
         if name != "__get__" and not any(isinstance(a, Mark) for a in args):
             next(a for a in args if isinstance(a, cls)).of.tell()
+        if changes(name) and isinstance(args[0], cls) and any(isinstance(a, Spent) for a in args):
+            args[0].of.late(used=True)
         return plainly(func, args, kwargs)
 
 
@@ -186,12 +215,13 @@ class Anchor(nn.Parameter):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name, first = getattr(func, "__name__", ""), args[0] if args and isinstance(args[0], cls) else None
-        if first is not None and first.frozen and ((func == _LEARNS and args[1]) or (name == "requires_grad_" and (args[1:] or (True,))[0])):
-            raise errors.here(f"{_listed(first.frozen)} of the middle cannot learn any more: the server was told so when RemoteModule was "
-                              "made. Make another one, with its state_dict() and requires_grad as it shall be")
+        if first is not None and unfreezes(func, name, args):
+            first.refuse_frozen()
         if func == _GRAD:
             return first._gradient(sys._getframe(1))
         if func == _SET_GRAD:
+            if (isinstance(args[1], Spent) and args[1].kind == "other") or (args[1] is None and not of_package(sys._getframe(1))):
+                first.late()
             if isinstance(args[1], Spent):
                 return None
             first._check_step(args[1])
@@ -203,6 +233,8 @@ class Anchor(nn.Parameter):
             frame = frame.f_back
         if first is not None and changes(name) and any(type(a) is Mark for a in args):
             first.moved = True
+        if first is not None and (changes(name) or func == _SET_DATA) and any(isinstance(a, Spent) for a in args):
+            first.late(used=True)
         if first is not None and func in _NUMBERS and not of_package(frame):
             return first._counted()
         if first is not None and func in _SIZES and not of_package(frame):
@@ -223,6 +255,7 @@ class Anchor(nn.Parameter):
             return None  # nothing learns
         if frame.f_code.co_name == "zero_grad":
             self.zeros = not frame.f_locals.get("set_to_none", True) and (self.spent or self.zeros or self.mark() is not None)
+            self.late()
             self.spent = False
         if remote is not None and by is not None and not remote._is_own(by):
             remote._strange(by)
@@ -230,12 +263,28 @@ class Anchor(nn.Parameter):
             return None
         out = self.mark()
         if out is None and self.spent:
-            return Spent.new()
+            return Spent.new(self.late)
         if out is None:
             return None
         out = torch.Tensor._make_subclass(Mark, out.data)
         out.step = remote and remote._middle.is_open and remote.step_number
         return out
+
+    def refuse_frozen(self):
+        if self.frozen:
+            raise errors.here(f"{_listed(self.frozen)} of the middle cannot learn any more: the server was told so when RemoteModule was "
+                              "made. Make another one, with its state_dict() and requires_grad as it shall be")
+
+    def late(self, used=False):
+        """The script changes gradients or takes them away: warns if the middle's step was done with them, and the optimizer's was not.
+        used: it descends by them, in place of the optimizer."""
+        remote = self.of()
+        groups = self.spent and remote is not None and remote._middle.is_open and remote._groups
+        if groups and used:
+            groups.steps += 1
+        elif groups and not groups.steps and any(p.requires_grad for p in groups.others()):
+            self.tell("gradients were changed or taken away behind step() of the middle and before that of the optimizer: the server's step was done with those from "
+                      "before. Change them before both, or call step() of the middle behind that of the optimizer")
 
     def _check_step(self, grad):
         remote = self.of()
@@ -279,14 +328,55 @@ def _listed(names):
     return ", ".join(names[:3]) + f" and {len(names) - 3} others" * (len(names) > 3)
 
 
-class Shown(nn.Module):
+def unset(module, name, instead="Set it before RemoteModule is made"):
+    """The error for an attribute of a module that is on the server."""
+    return errors.here(f"{type(module).__name__}.{name} cannot be set: the module is on the server. {instead}")
+
+
+class _Like(type):
+    """Classes of Shown: each is equal to that of the module, as in type(m) == nn.Linear and type(m) in {nn.Linear: ...}."""
+
+    like = None
+
+    def __eq__(cls, other):
+        return cls is other or (cls.like is not None and cls.like is (other.like if isinstance(other, _Like) else other))
+
+    def __hash__(cls):
+        return type.__hash__(cls.like or cls)
+
+
+class Shown(nn.Module, metaclass=_Like):
     """What modules() of a network shows of a module that is on the server: it can be read, and its mode be set, which RemoteModule
-    checks. It has no parameters, so that parameters() has each one once."""
+    checks. It holds no parameters, so that parameters() of the network has each one once, and gives the module's own when asked itself."""
 
     def __init__(self, of, remote):
         self.__dict__.update(_of=of, _remote=remote, _parameters={}, _buffers=of._buffers, _modules={})
+        type.__setattr__(type(self), "like", type(of))
+
+    @staticmethod
+    def made(of, remote):
+        """One of a class that has the name of the module's."""
+        return type(Shown)(type(of).__name__, (Shown,), {"__module__": type(of).__module__})(of, remote)
 
     __class__ = property(lambda self: type(self._of))
+
+    def _of_layer(name):
+        return lambda self, *args, **kwargs: getattr(self._of, name)(*args, **kwargs)
+
+    def _of_modules(name):
+        def of_modules(self, *args, **kwargs):
+            shown = {id(m._of): m for _, m in self._remote()._seen}
+            return ((path, shown[id(m)]) for path, m in getattr(self._of, name)(*args, **kwargs))
+        return of_modules
+
+    named_parameters, state_dict, load_state_dict, get_parameter, __repr__ = map(_of_layer, ("named_parameters", "state_dict", "load_state_dict", "get_parameter", "__repr__"))
+    named_modules, named_children = map(_of_modules, ("named_modules", "named_children"))
+
+    def __deepcopy__(self, memo):
+        return copy.deepcopy(self._of, memo)
+
+    def _apply(self, *_):
+        return self  # moves and converts nothing, as RemoteModule's
 
     def __getattr__(self, name):
         return self._remote().training if name == "training" else getattr(self._of, name)
@@ -296,9 +386,14 @@ class Shown(nn.Module):
             instead = "Set it before RemoteModule is made"
             if sys._getframe(1).f_code.co_name == "update_bn":
                 instead = "Call update_bn() of a network with the module itself in place of RemoteModule, or with its copy.deepcopy()"
-            raise errors.here(f"{type(self._of).__name__}.{name} cannot be set: the module is on the server. {instead}")
+            raise unset(self._of, name, instead)
         remote = self._remote()
         remote.__dict__["_odd"] = remote._odd or value != remote.training
+
+    def _refuse(self, name, *_, **__):
+        raise unset(self._of, name)
+
+    add_module = register_module = register_buffer = register_parameter = __delattr__ = _refuse
 
     def train(self, mode=True):
         self.training = mode

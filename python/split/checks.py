@@ -9,7 +9,7 @@ import torch.fx
 from torch import nn
 
 from . import again, errors, plain, taken, tracing
-from .anchor import of_package
+from .anchor import of_package, unset
 from .optimizer import Optimizer
 
 _log = logging.getLogger("split")
@@ -51,6 +51,31 @@ class Checks:
         if frame and not of_package(frame):
             self.anchor.tell("children() of the middle gives none, since they are on the server: do that before RemoteModule is made; modules() has them, to be read")
         return super().named_children()
+
+    def named_parameters(self, prefix="", recurse=True, *rest, **options):
+        """Without recurse those that the module holds itself, so that a loop over modules() has each one once."""
+        if recurse:
+            return super().named_parameters(prefix, recurse, *rest, **options)
+        return iter(()) if self._seen[0][1]._of is self._module else self._module.named_parameters(prefix, False, *rest, **options)
+
+    def _attribute(self, name):
+        """What the script reads that RemoteModule lacks: the module's. A method of it would compute here."""
+        if hasattr(type(self._module), name):
+            raise errors.no_attribute(f"{name} is of {type(self._module).__name__}, which is on the server: ask the module that RemoteModule was made of")
+        return vars(self._module)[name] if name in vars(self._module) else super().__getattr__(name)
+
+    def __setattr__(self, name, value):
+        module = self.__dict__.get("_module")
+        if module is not None and name not in self.__dict__ and not hasattr(type(self), name) and not of_package(sys._getframe(1)):
+            held = {*vars(module), *module._parameters, *module._buffers, *module._modules}
+            if isinstance(value, (nn.Module, nn.Parameter)) or name in held or hasattr(type(module), name):
+                raise unset(module, name)
+        super().__setattr__(name, value)
+
+    def _refuse(self, name, *_, **__):
+        raise unset(self._module, name)
+
+    add_module = register_module = register_buffer = register_parameter = _refuse
 
     def _check_learns(self, xs):
         for i, (x, crosses) in enumerate(zip(xs, self._input_grads)):
@@ -203,6 +228,10 @@ class Checks:
                                "freeze=[...]; behind a backward that shall not count for the middle, as that of a generator through its critic, call drop()")
         if any(m.training not in (self._mode, self.training) for m in self._modal):
             raise errors.usage(ODD_MODE)
+
+    def check_unfrozen(self, parameter):
+        if any(p is parameter and not learns for p, learns in self._learns):
+            self.anchor.refuse_frozen()
 
     def _is_own(self, optimizer):
         return isinstance(optimizer, Optimizer) or (self._groups is not None and optimizer is self._groups.optimizer)

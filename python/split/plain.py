@@ -74,7 +74,7 @@ class Fresh:
                               "split.clip_grad_norm_(), take the gradient away by drop(), and take net.parameters() behind RemoteModule")
         if by is not None and not remote._is_own(by) and not zeroes:
             remote._strange(by)
-        return Spent.new() if remote.anchor.spent and by is None and not zeroes else None
+        return Spent.new(remote.anchor.late) if remote.anchor.spent and by is None and not zeroes else None
 
     def of_layer(self, layer):
         """What pickle and copy.deepcopy get."""

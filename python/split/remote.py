@@ -102,7 +102,7 @@ class RemoteModule(checks.Checks, nn.Module):
             raise errors.config("each rank would train a middle of its own: use one process")
         shapes, module = checks.shapes(example), network.read_network(module) if isinstance(module, (str, os.PathLike)) else module
         anchor = Anchor()
-        self.register_parameter(Name("anchor_weight", [n for n, _ in module.named_parameters()], anchor.tell), anchor)  # the name of a weight
+        nn.Module.register_parameter(self, Name("anchor_weight", [n for n, _ in module.named_parameters()], anchor.tell), anchor)  # the name of a weight
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shapes[0], _shapes=shapes, _odd=False, _followed_s=0.0, _told=set(), _ends=plain.Ends(), _anew="", _ever=set())
         self._forget()
         me = weakref.ref(self)
@@ -117,7 +117,7 @@ class RemoteModule(checks.Checks, nn.Module):
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
             self.anchor.counts = [p.numel() for p in module.parameters() if p.requires_grad]
             self.anchor.frozen = [n for n, p in module.named_parameters() if not p.requires_grad]
-            self.__dict__["_seen"] = [(n, Shown(m, me)) for n, m in module.named_modules() if n] or [("module", Shown(module, me))]
+            self.__dict__["_seen"] = [(n, Shown.made(m, me)) for n, m in module.named_modules() if n] or [("module", Shown.made(module, me))]
             self._modal, self._mode = [m for m in module.modules() if isinstance(m, tracing.MODAL)], module.training
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
@@ -215,7 +215,7 @@ class RemoteModule(checks.Checks, nn.Module):
                        "step() of the middle for each step of the optimizer")
         self.drop()
         if self._skips == 3:
-            _log.warning("%s", errors.told("zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn"))
+            self._tell("skips", "zero_grad() came behind backward() and before step() of the middle, three times by now: the middle does not learn")
 
     @_uncompiled
     @_guarded
@@ -361,7 +361,7 @@ class RemoteModule(checks.Checks, nn.Module):
             if sys._getframe(1).f_code.co_name == "get_submodule":  # of a network around it: what named_modules() shows
                 return dict(self._seen)[name]
             raise errors.no_attribute(f"{name} is on the server: state_dict() has its weights, and the module that RemoteModule was made of the layer")
-        return super().__getattr__(name)
+        return self._attribute(name) if "_module" in self.__dict__ and name[0] != "_" else super().__getattr__(name)
 
     def __getitem__(self, i):
         raise errors.here(f"layer {i} is on the server: call the whole; the module that RemoteModule was made of has the layer")
@@ -555,7 +555,7 @@ class RemoteModule(checks.Checks, nn.Module):
         self._check_values()
         self._fetch()
         for key, value in self._module.state_dict(keep_vars=keep_vars).items():
-            destination[prefix + key] = value if isinstance(value, Taken) else value.detach().clone()
+            destination[prefix + key] = value.detach().clone() if isinstance(value, torch.Tensor) and not isinstance(value, Taken) else value
 
     @errors.lined
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
@@ -565,6 +565,8 @@ class RemoteModule(checks.Checks, nn.Module):
         given = {k: state_dict[prefix + k] for k in own if prefix + k in state_dict}
         missing_keys += [prefix + k for k in own if k not in given]
         unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix):] not in own]
+        for key in [k for k in given if k.endswith("_extra_state")]:
+            self._module.get_submodule(key[:-len("_extra_state")].rstrip(".")).set_extra_state(given.pop(key))
         wrong = [f"size mismatch for {prefix + k}: a shape of {list(v.shape)} for one of {list(own[k].shape)}"
                  for k, v in given.items() if v.shape != own[k].shape]
         error_msgs += wrong

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from . import errors
-from .anchor import HOOKS, LIKE, Mark, flat, plainly
+from .anchor import HOOKS, LIKE, Mark, flat, plainly, unfreezes
 
 _GRAD, _SET_GRAD, _DATA, _SET_DATA = torch.Tensor.grad.__get__, torch.Tensor.grad.__set__, torch.Tensor.data.__get__, torch.Tensor.data.__set__
 _NO_NUMBERS = {"size", "dim", "ndimension", "stride", "numel", "nelement", "element_size", "storage_offset", "get_device", "is_contiguous",
@@ -28,6 +28,8 @@ class Taken:
         taken, marks = [a for a in given if isinstance(a, Taken)], any(isinstance(a, Mark) for a in given)
         if name in HOOKS and not taken[0].fresh.closed():
             raise errors.here(f"{name}() of a parameter of the middle: its gradient is on the server, and the hook would never be called")
+        if unfreezes(func, name, args) and not args[0].fresh.closed():
+            args[0].fresh.of().check_unfrozen(args[0])
         if func in (_GRAD, _SET_GRAD) and isinstance(args[0], nn.Parameter) and args[0].requires_grad:
             spent = args[0].fresh.reads_gradient(sys._getframe(1), func == _GRAD or args[1] is None)
             return spent if func == _GRAD and spent is not None else plainly(func, args)

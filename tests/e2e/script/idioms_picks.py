@@ -4,6 +4,7 @@ import io
 
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import split
 from idioms import idiom, server, several
@@ -203,3 +204,161 @@ def step_of_the_middle_left_out_once(s):
 def zero_grad_left_out_from_step_6_on(s):
     s.make()
     s.loop(9, zero=(lambda count: lambda: count.append(0) or (len(count) < 7 and s.opt.zero_grad()))([]))
+
+
+# ---- modules of the middle
+
+def norms(n):
+    return [m for m in n.modules() if isinstance(m, nn.BatchNorm1d)]
+
+
+SHOWN = {"numbers": lambda n: sum(p.numel() for m in n.modules() for p in m.parameters(recurse=False)), "each": lambda n: sum((k + 1) * sum(p.numel() for p in m.parameters()) for k, m in enumerate(n.modules())),
+         "norms": lambda n: sum(p.norm() for m in norms(n) for p in m.parameters()), "named": lambda n: sum(p.norm() for m in norms(n) for name, p in m.named_parameters() if name == "weight"),
+         "state": lambda n: sum(v.double().sum() for m in norms(n) for v in m.state_dict().values()), "type": lambda n: sum(type(m) == nn.Linear for m in n.modules()), "types": lambda n: sum(type(m) in (nn.Linear, nn.BatchNorm1d) for m in n.modules()),
+         "set": lambda n: len({type(m) for m in n.modules()} & {nn.Linear, nn.BatchNorm1d}), "dict": lambda n: sum({nn.Linear: 1}.get(type(m), 0) for m in n.modules()), "name": lambda n: sum(type(m).__name__ == "Linear" for m in n.modules()),
+         "submodule": lambda n: sum(p.norm() for p in n.get_submodule("mid.0").parameters()), "leaves": lambda n: sum(not list(m.children()) for m in n.modules() if m is not n.mid), "text": lambda n: len(str(norms(n)[0])), "copy": lambda n: copy.deepcopy(norms(n)[0]).weight.norm()}
+
+
+@several("equal", SHOWN, layers="norm")
+def modules_read(s, read):
+    s.make()
+    for _ in range(2):
+        s.loop(2)
+        with torch.no_grad():
+            s.see(read(s.net))
+
+
+def frozen_parameters(m):
+    for p in m.parameters():
+        p.requires_grad = False
+
+
+@several("refused", {"method": lambda m: m.requires_grad_(False), "parameters": frozen_parameters, "named": lambda m: [p.requires_grad_(False) for _, p in m.named_parameters()]}, "requires_grad was changed", layers="norm")
+def norms_frozen(s, freeze):
+    s.make()
+    for m in norms(s.net):
+        freeze(m)
+    s.loop()
+
+
+@idiom("refused", "has another mode than RemoteModule", layers="norm")
+def norms_in_evaluation_by_type(s):
+    s.make()
+    for m in s.net.modules():
+        if type(m) == nn.BatchNorm1d:
+            m.eval()
+    s.loop()
+
+
+@idiom("refused", "requires_grad was changed")
+def submodule_frozen(s):
+    s.make()
+    s.net.get_submodule("mid.0").requires_grad_(False)
+    s.loop()
+
+
+FILLS = {"parameters": lambda m: [nn.init.constant_(p, 0.1) for p in m.parameters()], "apply": lambda m: m.apply(lambda layer: nn.init.constant_(layer.weight, 0.1)), "type": lambda m: type(m) == nn.Linear and nn.init.constant_(m.weight, 0.1),
+         "clamp": lambda m: [p.data.clamp_(-0.01, 0.01) for p in m.parameters()], "load": lambda m: m.load_state_dict({k: v * 0.5 for k, v in m.state_dict().items()})}
+
+
+@several("warned", FILLS, "were changed here")
+def modules_filled(s, fill):
+    s.make()
+    for m in s.net.modules():
+        if isinstance(m, nn.Linear):
+            fill(m)
+    s.loop()
+
+
+@several("refused", {"prune": lambda m: prune.l1_unstructured(m, "weight", 0.5), "buffer": lambda m: m.register_buffer("mask", torch.ones(1)), "parameter": lambda m: m.register_parameter("scale", None), "module": lambda m: m.add_module("more", nn.ReLU())}, "cannot be set")
+def modules_transformed(s, transform):
+    s.make()
+    transform(dict(s.net.named_modules())["mid.0"])
+    s.loop()
+
+
+@idiom("equal")
+def modules_with_a_penalty_before(s):
+    """In the head alone."""
+    s.make()
+    loss = s.loss
+    s.loss = lambda i: loss(i) + 0.1 * sum(p.pow(2).sum() for name, m in s.net.named_modules() if isinstance(m, nn.Linear) and name == "head" for p in m.parameters())
+    s.loop()
+
+
+@idiom("refused", "lacks the weights of now")
+def modules_with_a_penalty(s):
+    s.make()
+    loss = s.loss
+    s.loss = lambda i: loss(i) + 0.1 * sum(p.pow(2).sum() for m in s.net.modules() if isinstance(m, nn.Linear) for p in m.parameters())
+    s.loop()
+
+
+# ---- attributes of the middle
+
+class Scaled(nn.Sequential):
+    def __init__(self, layers):
+        super().__init__(*layers)
+        self.tau, self.fc = 2.0, nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.fc(self[0](x)) / self.tau
+
+    def sharpen(self, tau):
+        self.tau = tau
+
+
+def scaled(s):
+    s.net.mid = Scaled(s.net.mid)
+    s.make()
+
+
+SETS = {"number": lambda m: setattr(m, "tau", 0.5), "guarded": lambda m: [setattr(m, "tau", 3.0) for _ in range(hasattr(m, "tau"))], "doubled": lambda m: setattr(m, "tau", getattr(m, "tau", 1.0) * 2), "layer": lambda m: setattr(m, "fc", nn.Identity()),
+        "place": lambda m: setattr(m, "0", nn.Identity()), "new_layer": lambda m: setattr(m, "more", nn.Linear(16, 16)), "added": lambda m: m.add_module("fc", nn.Identity()), "buffer": lambda m: m.register_buffer("mask", torch.ones(16)),
+        "method": lambda m: setattr(m, "sharpen", None)}
+
+
+@several("refused", SETS, "cannot be set: the module is on the server")
+def attribute_set(s, change):
+    scaled(s)
+    s.loop(2)
+    change(s.net.mid)
+    s.loop(2)
+
+
+@idiom("refused", "ask the module that RemoteModule was made of")
+def method_called(s):
+    scaled(s)
+    s.net.mid.sharpen(0.5)
+    s.loop()
+
+
+@several("equal", {"read": lambda m: m.tau, "asked": lambda m: hasattr(m, "tau"), "lacks": lambda m: hasattr(m, "rate"), "own": lambda m: setattr(m, "epoch", 3) or m.epoch})
+def attribute_read(s, read):
+    scaled(s)
+    s.see(read(s.net.mid))
+    s.loop(2)
+
+
+class Versioned(nn.Sequential):
+    version = 3
+
+    def get_extra_state(self):
+        return {"version": self.version}
+
+    def set_extra_state(self, state):
+        self.version = state["version"]
+
+
+@idiom("equal")
+def extra_state_saved_and_loaded(s):
+    s.net.mid = module = Versioned(*s.net.mid)
+    s.make()
+    s.state = lambda: {k: v.double() for k, v in s.net.state_dict().items() if isinstance(v, torch.Tensor)}
+    s.loop(2)
+    saved = copy.deepcopy(s.net.state_dict())
+    module.version = 4
+    s.loop(2)
+    s.net.load_state_dict(saved)
+    s.see(module.version)
+    s.loop(2)

@@ -1,4 +1,5 @@
 """Idioms of training loops: other optimizers, states of optimizers, several steps and networks, and transformations (idioms.py)."""
+import logging
 import collections
 import copy
 import pickle
@@ -275,6 +276,91 @@ def rates_searched_by_state_dict(s):
 @idiom("refused", "the middle has SGD, Adam, AdamW without")
 def lbfgs_with_a_closure(s):
     s.make(torch.optim.LBFGS(s.net.parameters(), 0.1))
+
+
+# ---- between step() of the middle and that of the optimizer
+
+def parameters(change):
+    return lambda s: [change(p) for p in s.net.parameters()]
+
+
+BETWEEN = {"clip_value": lambda s: nn.utils.clip_grad_value_(s.net.parameters(), 0.01), "mul": parameters(lambda p: p.grad.mul_(0.5)), "data": parameters(lambda p: p.grad.data.clamp_(-0.01, 0.01)), "noise": parameters(lambda p: p.grad.add_(torch.ones_like(p.grad) * 0.01)),
+           "sign": parameters(lambda p: p.grad.sign_()), "decay": parameters(lambda p: p.grad.add_(p.data, alpha=0.1)), "set": parameters(lambda p: setattr(p, "grad", p.grad * 0.5)), "none": parameters(lambda p: setattr(p, "grad", None)),
+           "out": parameters(lambda p: torch.nan_to_num(p.grad, 0, 0, 0, out=p.grad)), "foreach": lambda s: torch._foreach_mul_([p.grad for p in s.net.parameters()], 0.5), "zero_grad": lambda s: s.net.zero_grad(), "zeros": lambda s: s.opt.zero_grad(set_to_none=False)}
+
+
+def with_between(s, change, left_out=()):
+    for i in range(3):
+        s.opt.zero_grad()
+        s.loss(i).backward()
+        if s.remote:
+            s.net.mid.step()
+        change(s)
+        if i not in left_out:
+            s.opt.step()
+
+
+@several("warned", BETWEEN, "behind step() of the middle and before that of the optimizer")
+def gradients_between_the_steps(s, change):
+    s.make()
+    with_between(s, change)
+
+
+@idiom("warned", "behind step() of the middle and before that of the optimizer")
+def optimizer_left_out_of_a_step(s):
+    s.make()
+    with_between(s, lambda s: None, (1,))
+
+
+@several("equal", {"ends": lambda s: s.net.head.weight.grad.mul_(0.5), "read": parameters(lambda p: p.grad is None), "kept": parameters(lambda p: setattr(p, "grad", p.grad)), "clone": parameters(lambda p: p.grad.clone().mul_(2) is None)})
+def gradients_read_between_the_steps(s, change):
+    s.make()
+    with_between(s, change)
+
+
+@several("equal", {"zero": lambda p: p.grad is not None and p.grad.zero_(), "none": lambda p: setattr(p, "grad", None)})
+def gradients_taken_away_behind_both(s, change):
+    s.make()
+    for i in range(3):
+        s.loss(i).backward()
+        s.step()
+        parameters(change)(s)
+
+
+@idiom("equal")
+def nothing_but_the_middle_learns(s):
+    s.net.head.requires_grad_(False)
+    s.net.tail.requires_grad_(False)
+    s.make()
+    for i in range(3):
+        s.opt.zero_grad()
+        s.loss(i).backward()
+        s.net.mid.step() if s.remote else s.opt.step()
+
+
+class Once(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def emit(self, record):
+        self.count += "the middle does not learn" in record.getMessage()
+
+
+@idiom("warned", "the middle does not learn")
+def attack_of_seven_steps_warned_of_once(s):
+    s.make()
+    log = Once()
+    logging.getLogger("split").addHandler(log)
+    for i in range(3):
+        for _ in range(7):
+            s.loss(i).backward()
+            s.opt.zero_grad()
+        s.loss(i).backward()
+        s.step()
+        s.opt.zero_grad()
+    logging.getLogger("split").removeHandler(log)
+    assert log.count == s.remote, log.count
 
 
 # ---- several networks, several losses
