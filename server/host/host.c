@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/pool.h"
@@ -271,10 +272,13 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 						    (uint64_t)h->conf->link.window_bytes,
 						    h->conf->limits.connections_per_s,
 						    NULL};
+	const bool inside =
+		strncmp(h->conf->listen, "ipc:", 4) == 0; /* of a program (local:), which is its only client */
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)
-		err = sl_visits_open(&h->visits, h->conf->store, h->auth ? &h->auth->own.public_key : NULL, fail);
+		err = sl_visits_open(&h->visits, inside ? "" : h->conf->store,
+				     h->auth ? &h->auth->own.public_key : NULL, fail);
 	if (!err)
 		sl_housekeeping_measure(&h->keeping);
 	if (!err)
