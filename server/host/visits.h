@@ -12,8 +12,8 @@ struct sl_visits;
 
 #define SL_VISITS_FILE "sessions.jsonl"
 
-/* `store` "": *out is NULL, which all other functions take: nothing is written. `own`: the server's key; NULL: no auth.
- * CANTCREATE, IO, NOMEM. */
+/* `store` "", as for a server inside a program (local:): *out is NULL, which all other functions take: nothing is
+ * written. `own`: the server's key; NULL: no auth. CANTCREATE, IO, NOMEM. */
 enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const struct sl_key *own,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 /* Says that the server stops, names the log's head in the server's own log, and brings all to the disk. */
