@@ -12,7 +12,6 @@
 #include "client/persist/audit_note.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
-#include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/log.h"
@@ -249,11 +248,7 @@ struct sl_journal_heads sl_journal_heads(const struct sl_journal *j)
 
 void sl_journal_session(struct sl_journal *j, const char *type, json_t *more)
 {
-	json_t *line = json_pack("{ss sI}", "type", type, "time", (json_int_t)sl_wall_s());
-
-	json_object_update(line, more);
-	json_decref(more);
-	if (sl_jsonl_line(j->sessions, line) != SL_OK && !j->sessions_broken) {
+	if (sl_jsonl_line(j->sessions, sl_chained_event(type, more)) != SL_OK && !j->sessions_broken) {
 		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE ": %s; lines are lost", strerror(errno));
 		j->sessions_broken = true;
 	}

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/failpoint.h"
@@ -71,12 +70,7 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 	log = calloc(1, sizeof *log);
 	if (!log)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
-	log->lines.fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
-					  open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
-	if (log->lines.fd < 0)
-		err = sl_guard_open_failed(path, fail);
-	else
-		err = sl_guard_written(log->lines.fd, path, fail);
+	err = sl_chained_open(&log->lines, path, SL_FP_LOG_OPEN, fail);
 	if (!err)
 		err = lock(log->lines.fd, path, fail);
 	if (err) {

@@ -1,7 +1,5 @@
 #include "client/persist/log_check.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>

@@ -10,12 +10,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/grow.h"
+#include "common/base/guard.h"
 #include "common/telemetry/json.h"
 
 enum { TAIL = 1 << 20 /* bytes, more than any line */, HEAD = SL_CHAIN_TEXT - 1, CHAIN_END = HEAD + 2 /* "} */ };
 
 /* ---- writing */
+
+enum sl_err sl_chained_open(struct sl_chained *log, const char *path, enum sl_failpoint point, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*log = (struct sl_chained){
+		.fd = SL_FAILPOINT_CALL(point,
+					open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600))};
+	if (log->fd < 0)
+		return sl_guard_open_failed(path, fail);
+	err = sl_guard_written(log->fd, path, fail);
+	if (err) {
+		close(log->fd);
+		log->fd = -1;
+	}
+	return err;
+}
+
+json_t *sl_chained_event(const char *type, json_t *more)
+{
+	json_t *line = json_pack("{ss sI}", "type", type, "time", (json_int_t)sl_wall_s());
+
+	if (json_object_update(line, more)) {
+		json_decref(line);
+		line = NULL;
+	}
+	json_decref(more);
+	return line;
+}
 
 static enum sl_err find_head(struct sl_chained *log)
 {

@@ -18,6 +18,11 @@ struct sl_chained {
 	char head[SL_CHAIN_TEXT]; /* of the chain; "": not known yet */
 };
 
+/* Opens the file to append; creates it with mode 0600. CANTCREATE, IO: log->fd is -1. */
+enum sl_err sl_chained_open(struct sl_chained *log, const char *path, enum sl_failpoint point,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* {"type", "time" in seconds since 1970, the members of `more`}. Takes over `more`. NULL: no memory. */
+json_t *sl_chained_event(const char *type, json_t *more);
 /* The hash of the last line, valid until the next call with `log`. Half a line at the end, of a process that was
  * killed, is cut off. "": it cannot be read. */
 const char *sl_chained_head(struct sl_chained *log);

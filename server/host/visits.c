@@ -1,14 +1,12 @@
 #include "server/host/visits.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/guard.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/link/proof.h"
@@ -28,13 +26,8 @@ struct sl_visits {
 /* Takes over `more`. */
 static void put(struct sl_visits *v, const char *type, json_t *more)
 {
-	json_t *line = json_pack("{ss sI}", "type", type, "time", (json_int_t)sl_wall_s());
-	enum sl_err err;
+	enum sl_err err = sl_chained_put(&v->log, sl_chained_event(type, more), SL_FP_NONE);
 
-	if (json_object_update(line, more))
-		json_decref(line), line = NULL;
-	json_decref(more);
-	err = sl_chained_put(&v->log, line, SL_FP_NONE);
 	if (err && !v->missed)
 		sl_log(SL_LOG_WARN, "session-log", SL_VISITS_FILE " cannot be written, and lacks lines: %s",
 		       err == SL_ERR_NOMEM ? "no memory" : strerror(errno));
@@ -55,11 +48,8 @@ enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const stru
 	v = calloc(1, sizeof *v);
 	if (!v)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for " SL_VISITS_FILE);
-	v->log.fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600);
-	err = v->log.fd < 0 ? sl_guard_open_failed(path, fail) : sl_guard_written(v->log.fd, path, fail);
+	err = sl_chained_open(&v->log, path, SL_FP_NONE, fail);
 	if (err) {
-		if (v->log.fd >= 0)
-			close(v->log.fd);
 		free(v);
 		return err;
 	}
