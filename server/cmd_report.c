@@ -36,11 +36,6 @@ struct tables {
 	json_t *lines;       /* all that count */
 };
 
-static const char *text_of(const json_t *of, const char *key)
-{
-	return json_string_value(json_object_get(of, key));
-}
-
 static json_int_t number_of(const json_t *of, const char *key)
 {
 	return json_integer_value(json_object_get(of, key));
@@ -63,12 +58,12 @@ static void put_session(struct tables *t, const json_t *line, const char *until,
 {
 	char from[TIME], steps[TEXT], received[TEXT], sent[TEXT], who[TEXT], group[TEXT] = "-";
 
-	snprintf(who, sizeof who, "%s", text_of(line, "client") ? text_of(line, "client") : "-");
-	if (text_of(line, "group"))
-		snprintf(group, sizeof group, "%s, member %" JSON_INTEGER_FORMAT, text_of(line, "group"),
+	snprintf(who, sizeof who, "%s", sl_json_string(line, "client") ? sl_json_string(line, "client") : "-");
+	if (sl_json_string(line, "group"))
+		snprintf(group, sizeof group, "%s, member %" JSON_INTEGER_FORMAT, sl_json_string(line, "group"),
 			 number_of(line, "member"));
-	sl_report_line(t->sessions, "rows", 10, since(line, from), until, who, text_of(line, "key"),
-		       text_of(line, "address"), group, sl_report_show(line, "steps", steps),
+	sl_report_line(t->sessions, "rows", 10, since(line, from), until, who, sl_json_string(line, "key"),
+		       sl_json_string(line, "address"), group, sl_report_show(line, "steps", steps),
 		       sl_report_show(line, "received_bytes", received), sl_report_show(line, "sent_bytes", sent),
 		       outcome);
 }
@@ -77,7 +72,7 @@ static void put_session(struct tables *t, const json_t *line, const char *until,
 static void add_up(struct tables *t, const json_t *line)
 {
 	static const char *const figure[] = {"steps", "received_bytes", "sent_bytes"};
-	const char *key = text_of(line, "key") ? text_of(line, "key") : text_of(line, "address");
+	const char *key = sl_json_string(line, "key") ? sl_json_string(line, "key") : sl_json_string(line, "address");
 	json_t *sum = json_object_get(t->sums, key ? key : "-");
 
 	if (!sum) {
@@ -110,7 +105,7 @@ static void put_process(struct tables *t, const json_t *stop)
 	if (t->start)
 		sl_report_line(t->processes, "rows", 4, sl_report_time(t->start, from),
 			       stop ? sl_report_time(stop, until) : "killed or failed, or it still runs",
-			       text_of(t->start, "version"), text_of(t->start, "key"));
+			       sl_json_string(t->start, "version"), sl_json_string(t->start, "key"));
 	t->start = NULL;
 }
 
@@ -120,7 +115,7 @@ static void take_other(struct tables *t, const char *type, const json_t *line)
 
 	sl_report_line(t->others, "rows", 6, sl_report_time(line, at),
 		       strcmp(type, "align") == 0 ? "alignment" : "refused: no key of the list",
-		       text_of(line, "client"), text_of(line, "key"), text_of(line, "address"),
+		       sl_json_string(line, "client"), sl_json_string(line, "key"), sl_json_string(line, "address"),
 		       sl_report_show(line, "handshakes", count));
 }
 
@@ -128,7 +123,7 @@ static enum sl_err take(void *arg, const char *text, size_t len, long number, st
 {
 	struct tables *t = arg;
 	json_t *line = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-	const char *type = text_of(line, "type"), *group = text_of(line, "group");
+	const char *type = sl_json_string(line, "type"), *group = sl_json_string(line, "group");
 	char id[128], until[TIME];
 
 	if (!type) {
@@ -136,8 +131,8 @@ static enum sl_err take(void *arg, const char *text, size_t len, long number, st
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   SL_VISITS_FILE ":%ld: not a line of a server's log (docs/OUTPUT.md)", number);
 	}
-	snprintf(id, sizeof id, "%.40s %" JSON_INTEGER_FORMAT, text_of(line, "session") ? text_of(line, "session") : "",
-		 number_of(line, "since"));
+	snprintf(id, sizeof id, "%.40s %" JSON_INTEGER_FORMAT,
+		 sl_json_string(line, "session") ? sl_json_string(line, "session") : "", number_of(line, "since"));
 	if (strcmp(type, "start") == 0) {
 		end_open(t, "the server was killed, or failed");
 		put_process(t, NULL);
@@ -149,7 +144,7 @@ static enum sl_err take(void *arg, const char *text, size_t len, long number, st
 			json_object_set(t->open, id, line);
 		} else if (strcmp(type, "end") == 0) {
 			json_object_del(t->open, id);
-			put_session(t, line, sl_report_time(line, until), text_of(line, "outcome"));
+			put_session(t, line, sl_report_time(line, until), sl_json_string(line, "outcome"));
 			add_up(t, line);
 		} else
 			take_other(t, type, line);
@@ -171,10 +166,10 @@ static void put_clients(struct tables *t)
 	{
 		json_t *begin = json_pack("{s:O}", "time", json_object_get(sum, "first"));
 
-		sl_report_line(t->clients, "rows", 8, text_of(sum, "client"), key, sl_report_show(sum, "sessions", n),
-			       sl_report_time(begin, first), sl_report_time(sum, last),
-			       sl_report_show(sum, "steps", steps), sl_report_show(sum, "received_bytes", received),
-			       sl_report_show(sum, "sent_bytes", sent));
+		sl_report_line(
+			t->clients, "rows", 8, sl_json_string(sum, "client"), key, sl_report_show(sum, "sessions", n),
+			sl_report_time(begin, first), sl_report_time(sum, last), sl_report_show(sum, "steps", steps),
+			sl_report_show(sum, "received_bytes", received), sl_report_show(sum, "sent_bytes", sent));
 		json_decref(begin);
 	}
 }

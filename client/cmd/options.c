@@ -416,6 +416,12 @@ static void print_json(unsigned uses, const struct found *f)
 			      JSON_INDENT(2));
 }
 
+/* Samples that this process trains on: of an opened set, else as sl_setup_check_data counted them. */
+static int64_t trained_on(const struct sl_setup *s, const int64_t *samples)
+{
+	return s->set[SL_SPLIT_TRAIN].source ? s->set[SL_SPLIT_TRAIN].count : samples[SL_SPLIT_TRAIN];
+}
+
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct sl_conf_client *mine,
 			     struct sl_parties *parties, struct sl_setup *setup, struct sl_fail *fail)
 {
@@ -444,10 +450,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
 							       &found.steps, fail);
 	if (!err && trains)
-		err = sl_training_check_norms(setup,
-					      setup->set[SL_SPLIT_TRAIN].source ? setup->set[SL_SPLIT_TRAIN].count
-										: samples[SL_SPLIT_TRAIN],
-					      found.steps, fail);
+		err = sl_training_check_norms(setup, trained_on(setup, samples), found.steps, fail);
 	if (!err && counts) {
 		err = sl_memory_find(&found.need, setup, o->local || (trains && conf->train.audit_every), fail);
 		if (err)
@@ -458,10 +461,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 	if (!err && (uses & SL_USES_LINK))
 		err = sl_noise_read(&setup->noise, conf, conf, fail);
 	if (!err && trains)
-		err = sl_privacy_check(setup,
-				       setup->set[SL_SPLIT_TRAIN].source ? setup->set[SL_SPLIT_TRAIN].count
-									 : samples[SL_SPLIT_TRAIN],
-				       fail);
+		err = sl_privacy_check(setup, trained_on(setup, samples), fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

@@ -41,11 +41,6 @@ static json_t *section(struct report *r, const char *title)
 	return s;
 }
 
-static const char *text_of(const json_t *of, const char *key)
-{
-	return json_string_value(json_object_get(of, key));
-}
-
 static void unknown(struct report *r, const char *what, const char *why)
 {
 	sl_report_fact(r->unknown, what, "%s", why);
@@ -64,7 +59,7 @@ static json_t *read_json(const char *dir, const char *name)
 
 static void take_log(struct report *r, json_t *row)
 {
-	const char *type = text_of(row, "type"), *found = text_of(row, "found");
+	const char *type = sl_json_string(row, "type"), *found = sl_json_string(row, "found");
 
 	if (strcmp(type, "step") == 0) {
 		r->steps++;
@@ -87,7 +82,7 @@ static void take_log(struct report *r, json_t *row)
 
 static void take_session(struct report *r, json_t *row)
 {
-	const char *type = text_of(row, "type");
+	const char *type = sl_json_string(row, "type");
 
 	r->starts += strcmp(type, "start") == 0;
 	if (strcmp(type, "start") == 0) {
@@ -116,7 +111,7 @@ static enum sl_err read_lines(struct report *r, const char *name, void (*take)(s
 		json_t *row = json_loadb(text, (size_t)len, JSON_REJECT_DUPLICATES, NULL);
 
 		n++;
-		if (text_of(row, "type"))
+		if (sl_json_string(row, "type"))
 			take(r, row);
 		else
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%ld: not a line of a run's log (docs/OUTPUT.md)", path,
@@ -140,19 +135,19 @@ static void tell_processes(struct report *r)
 	sl_report_line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
 	json_array_foreach(r->sessions, i, row)
 	{
-		const char *type = text_of(row, "type");
+		const char *type = sl_json_string(row, "type");
 		const bool begins = strcmp(type, "start") == 0, ends = strcmp(type, "end") == 0;
 
 		if (start && (begins || ends))
-			sl_report_line(s, "rows", 5, sl_report_time(start, from),
-				       ends ? sl_report_time(row, until) : NULL,
-				       ends ? text_of(row, "outcome") : "killed, or failed",
-				       ends ? sl_report_show(row, "step", step) : NULL, text_of(start, "version"));
+			sl_report_line(
+				s, "rows", 5, sl_report_time(start, from), ends ? sl_report_time(row, until) : NULL,
+				ends ? sl_json_string(row, "outcome") : "killed, or failed",
+				ends ? sl_report_show(row, "step", step) : NULL, sl_json_string(start, "version"));
 		start = begins ? row : ends ? NULL : start;
 	}
 	if (start)
 		sl_report_line(s, "rows", 5, sl_report_time(start, from), NULL, "killed or failed, or it still runs",
-			       NULL, text_of(start, "version"));
+			       NULL, sl_json_string(start, "version"));
 	sl_report_fact(s, "Interruptions",
 		       "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s", r->starts,
 		       r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
@@ -236,7 +231,7 @@ static void tell_data(struct report *r)
 		unknown(r, "Data", "log.dir says nothing of them (about.json)");
 		return;
 	}
-	sl_report_fact(s, "Kind", "%s", text_of(r->about, "kind") ? text_of(r->about, "kind") : "-");
+	sl_report_fact(s, "Kind", "%s", sl_json_string(r->about, "kind") ? sl_json_string(r->about, "kind") : "-");
 	if (json_array_size(classes))
 		sl_report_fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
 			       json_string_value(json_array_get(classes, 0)),
@@ -249,7 +244,7 @@ static void tell_data(struct report *r)
 
 		if (p)
 			sl_report_line(s, "rows", 3, part[i], sl_report_show(p, "samples", samples),
-				       text_of(p, "fingerprint"));
+				       sl_json_string(p, "fingerprint"));
 	}
 	if (!json_object_get(r->about, "train"))
 		unknown(r, "Fingerprints",
@@ -316,7 +311,7 @@ static void tell_crossed(struct report *r)
 		if (of)
 			sl_report_line(s, "rows", 7, sl_report_tensors[i].name, sl_report_tensors[i].means,
 				       sl_report_tensors[i].sent ? "to the server" : "from the server",
-				       text_of(of, "codec"), sl_report_show(of, "wire_bytes", a),
+				       sl_json_string(of, "codec"), sl_report_show(of, "wire_bytes", a),
 				       sl_report_show(of, "payload_bytes", b), sl_report_show(of, "raw_bytes", c));
 	}
 	json_decref(sum);
@@ -348,20 +343,22 @@ static void tell_who(struct report *r)
 	sl_report_line(s, "columns", 5, "from", "until", "server", "its key", "this client's key");
 	json_array_foreach(r->sessions, i, row)
 	{
-		const bool is = strcmp(text_of(row, "type"), "link") == 0,
-			   ends = is || strcmp(text_of(row, "type"), "lost") == 0 ||
-				  strcmp(text_of(row, "type"), "end") == 0 ||
-				  strcmp(text_of(row, "type"), "start") == 0;
+		const bool is = strcmp(sl_json_string(row, "type"), "link") == 0,
+			   ends = is || strcmp(sl_json_string(row, "type"), "lost") == 0 ||
+				  strcmp(sl_json_string(row, "type"), "end") == 0 ||
+				  strcmp(sl_json_string(row, "type"), "start") == 0;
 
 		if (link && ends)
 			sl_report_line(s, "rows", 5, sl_report_time(link, from),
-				       strcmp(text_of(row, "type"), "start") == 0 ? NULL : sl_report_time(row, until),
-				       text_of(link, "server"), text_of(link, "server_key"), text_of(link, "key"));
+				       strcmp(sl_json_string(row, "type"), "start") == 0 ? NULL
+											 : sl_report_time(row, until),
+				       sl_json_string(link, "server"), sl_json_string(link, "server_key"),
+				       sl_json_string(link, "key"));
 		link = is ? row : ends ? NULL : link;
 	}
 	if (link)
-		sl_report_line(s, "rows", 5, sl_report_time(link, from), NULL, text_of(link, "server"),
-			       text_of(link, "server_key"), text_of(link, "key"));
+		sl_report_line(s, "rows", 5, sl_report_time(link, from), NULL, sl_json_string(link, "server"),
+			       sl_json_string(link, "server_key"), sl_json_string(link, "key"));
 	if (!json_array_size(json_object_get(s, "rows")))
 		sl_report_fact(s, "Links", "none: all was computed in this process");
 	members = json_object_get(json_object_get(r->summary, "group"), "members");

@@ -1,5 +1,5 @@
 /* Differential privacy of what a client sends, as an accounted epsilon. A release is a sample's tensor, scaled to a
- * norm of C at most, with normal noise of deviation s · C. Two samples differ there by 2 C at most, so a release has
+ * norm of C at most, with normal noise of deviation s · C. Two samples differ there by 2 C at most. So a release has
  * the Rényi divergence 2 a / s² of order a (Mironov 2017, "Rényi differential privacy", proposition 7). Divergences of
  * releases add up; n of them are (epsilon, delta) by the conversion of Canonne, Kamath and Steinke 2020 ("The discrete
  * Gaussian for differential privacy", proposition 12), at the best order. Neighbours are data sets in which one sample

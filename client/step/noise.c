@@ -82,12 +82,13 @@ enum sl_err sl_noise_check(const struct sl_noise *noise, enum sl_dir dir, const 
 			   const struct sl_tensor *x, struct sl_fail *fail)
 {
 	const uint64_t at[] = {(uint64_t)dir, place->step, (uint64_t)place->value, (uint64_t)place->first};
-	const uint64_t which = XXH3_64bits(at, sizeof at) | 1; /* 0: the row is free */
-	const uint64_t values = XXH3_64bits(x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 	struct sl_noise_seen *seen;
+	uint64_t which, values;
 
 	if (noise->clip_act <= 0 || !noise->count || !place->training)
 		return SL_OK;
+	which = XXH3_64bits(at, sizeof at) | 1; /* 0: the row is free */
+	values = XXH3_64bits(x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 	if (!noise->count->seen)
 		noise->count->seen = calloc(SEEN, sizeof *noise->count->seen);
 	if (!noise->count->seen)

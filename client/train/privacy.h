@@ -13,8 +13,8 @@ static inline bool sl_privacy_is_on(const struct sl_setup *s)
 {
 	return s->conf->privacy.clip > 0;
 }
-/* CONFIG: a batch norm in head or tail makes a row depend on others, delta is too large for so many samples to train
- * on, or the budget is below one epoch's epsilon. Warns where head or tail learns. */
+/* CONFIG: a batch norm in head or tail makes a row depend on others; or delta is too large for so many samples; or the
+ * budget is below one epoch's epsilon. Warns where head or tail learns. */
 enum sl_err sl_privacy_check(const struct sl_setup *s, int64_t samples, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same; ends the run where the budget does, and reads the note. */
 enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;

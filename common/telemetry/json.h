@@ -30,6 +30,12 @@ static inline double sl_json_number(const json_t *object, const char *key)
 	return json_is_number(value) ? json_number_value(value) : (double)NAN;
 }
 
+/* A member's text; NULL: it is none, or not there. */
+static inline const char *sl_json_string(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
 /* A new reference to the text; if it is not UTF-8, '?' replaces what is not. NULL: no memory. */
 static inline json_t *sl_json_text(const char *text)
 {
