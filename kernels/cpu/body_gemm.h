@@ -328,12 +328,12 @@ EACH_TILE(TILES)
 static rows_fn *const rows_fns[2][TILE_ROWS] = {{EACH_TILE(ROWS1)}, {EACH_TILE(ROWS2)}};
 static outer_fn *const outer_fns[2][TILE_ROWS] = {{EACH_TILE(OUTER1)}, {EACH_TILE(OUTER2)}};
 
-/* The tile height that divides n rows most evenly. */
+/* The tile height that divides n rows most evenly; 1 for none. */
 static int tile_of(int64_t n)
 {
 	int64_t tiles = (n + TILE_ROWS - 1) / TILE_ROWS;
 
-	return (int)((n + tiles - 1) / tiles);
+	return n > 0 ? (int)((n + tiles - 1) / tiles) : 1;
 }
 
 ALWAYS void rows_by(rows_fn *const fns[2][TILE_ROWS], float *y, int64_t ldy, const float *const *seg, int n_seg,

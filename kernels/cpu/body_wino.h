@@ -1,6 +1,6 @@
 /* Transforms of Winograd's F(4×4, 3×3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016).
  * Channels are contiguous, so a register holds one place of a tile for VL channels. Included by simd_*.c after
- * body_elem.h. The 6×6 places of the domain, row by row, lie `plane` floats apart.
+ * body_elem.h. struct sl_wino_places says where the 6×6 places of the domain lie.
  *
  * F(4, 3) multiplies polynomials by their values at 0, ±2/3, ±3/2 and ∞. These points have half the error of the usual
  * 0, ±1, ±2, and p·q = 1 saves products. A scale of a row by a power of two would change no rounding.
@@ -13,9 +13,28 @@ enum { WINO_OUT = 4, WINO_SIDE = WINO_OUT + 2 };
 #define WINO_PP (4.0f / 9.0f)
 #define WINO_QQ 2.25f
 
-/* Bᵀ·d: six values of six. */
-ALWAYS void wino_b(vf *v, const vf *d)
+/* Bᵀ·d of the four places that a tile with at most two outputs has, from d[0] … d[3]. */
+ALWAYS void wino_b_few(vf *v, const vf *d)
 {
+	const vf p_even = d[2] - set1(WINO_QQ) * d[0], p_odd = d[3] - set1(WINO_QQ) * d[1];
+	const vf q_even = d[2] - set1(WINO_PP) * d[0], q_odd = d[3] - set1(WINO_PP) * d[1];
+
+	v[0] = v[5] = (vf){0};
+	v[1] = set1(WINO_PP) * (p_even + set1(WINO_Q) * p_odd);
+	v[2] = set1(WINO_PP) * (p_even - set1(WINO_Q) * p_odd);
+	v[3] = set1(WINO_QQ) * (q_even + set1(WINO_P) * q_odd);
+	v[4] = set1(WINO_QQ) * (q_even - set1(WINO_P) * q_odd);
+}
+
+/* Bᵀ·d: six values of six. With `few` outputs, at most two, these are made from the values at ±2/3 and ±3/2 alone, of
+ * four of the inputs. Both use the same weights. */
+ALWAYS void wino_b(vf *v, const vf *d, bool few)
+{
+	if (few) {
+		wino_b_few(v, d);
+		return;
+	}
+
 	const vf p_even = d[4] - set1(WINO_QQ) * d[2], p_odd = d[3] - set1(WINO_QQ) * d[1];
 	const vf q_even = d[4] - set1(WINO_PP) * d[2], q_odd = d[3] - set1(WINO_PP) * d[1];
 
@@ -28,7 +47,7 @@ ALWAYS void wino_b(vf *v, const vf *d)
 }
 
 /* A·y: six values of four. */
-ALWAYS void wino_a(vf *v, const vf *y)
+ALWAYS void wino_a(vf *v, const vf *y, bool few)
 {
 	const vf p_even = y[0] + set1(WINO_PP) * y[2], p_odd = y[1] + set1(WINO_PP) * y[3];
 	const vf q_even = y[0] + set1(WINO_QQ) * y[2], q_odd = y[1] + set1(WINO_QQ) * y[3];
@@ -86,6 +105,12 @@ ALWAYS vf rounded(vf x)
 	return x;
 }
 
+/* Where a place lies, in floats. -1: the tile does without. */
+ALWAYS int64_t wino_place(const struct sl_wino_places *p, int i, bool cut)
+{
+	return cut ? p->at[i] : i * p->plane;
+}
+
 /* Rows of the domain are made in pairs that share most terms, 0 and the last, 1 and 2, 3 and 4: a whole tile does not
  * fit in the registers, and loads cost less than stores. */
 ALWAYS int wino_upper(int pair)
@@ -98,9 +123,10 @@ ALWAYS int wino_lower(int pair)
 	return pair ? 2 * pair : WINO_SIDE - 1;
 }
 
-/* `pass` makes the 6×6 places of the domain from the tile's side × side at d[row * side + column]. */
-ALWAYS void wino_into_lanes(float *v, int64_t plane, const float *const *d, int side, void (*pass)(vf *, const vf *),
-			    int64_t k, int l)
+/* `pass` makes the 6×6 places of the domain from the tile's side × side at d[row * side + column]. cut: see
+ * places->at; a constant. */
+ALWAYS void wino_into_lanes(float *v, const struct sl_wino_places *places, const float *const *d, int side,
+			    void (*pass)(vf *, const vf *, bool few), int64_t k, int l, bool cut)
 {
 	vf x[WINO_SIDE], out[WINO_SIDE];
 
@@ -109,27 +135,34 @@ ALWAYS void wino_into_lanes(float *v, int64_t plane, const float *const *d, int 
 		const int row[2] = {wino_upper(pair), wino_lower(pair)};
 		vf half[2][WINO_SIDE];
 
+		if (cut && places->few_rows && pair == 0)
+			continue;
+
 #pragma GCC unroll 6
 		for (int b = 0; b < side; b++) {
 #pragma GCC unroll 6
 			for (int a = 0; a < side; a++)
 				x[a] = ldv(d[a * side + b] + k, l);
-			pass(out, x);
-			half[0][b] = out[row[0]];
-			half[1][b] = out[row[1]];
+			pass(out, x, cut && places->few_rows);
+			half[0][b] = cut ? rounded(out[row[0]]) : out[row[0]];
+			half[1][b] = cut ? rounded(out[row[1]]) : out[row[1]];
 		}
 #pragma GCC unroll 2
 		for (int i = 0; i < 2; i++) {
-			pass(out, half[i]);
+			pass(out, half[i], cut && places->few_columns);
 #pragma GCC unroll 6
-			for (int b = 0; b < WINO_SIDE; b++)
-				stv(v + (row[i] * WINO_SIDE + b) * plane + k, out[b], l);
+			for (int b = 0; b < WINO_SIDE; b++) {
+				const int64_t at = wino_place(places, row[i] * WINO_SIDE + b, cut);
+
+				if (at >= 0)
+					stv(v + at + k, out[b], l);
+			}
 		}
 	}
 }
 
-ALWAYS void wino_out_lanes(float *const *y, const float *v, int64_t plane, const float *bias, int64_t k, int l,
-			   bool add)
+ALWAYS void wino_out_lanes(float *const *y, const float *v, const struct sl_wino_places *places, const float *bias,
+			   int64_t k, int l, bool add, bool cut)
 {
 	const vf plus = bias ? ldv(bias + k, l) : (vf){0};
 	vf half[WINO_OUT][WINO_SIDE], x[WINO_SIDE], out[WINO_SIDE];
@@ -137,8 +170,11 @@ ALWAYS void wino_out_lanes(float *const *y, const float *v, int64_t plane, const
 #pragma GCC unroll 6
 	for (int b = 0; b < WINO_SIDE; b++) {
 #pragma GCC unroll 6
-		for (int a = 0; a < WINO_SIDE; a++)
-			x[a] = ldv(v + (a * WINO_SIDE + b) * plane + k, l);
+		for (int a = 0; a < WINO_SIDE; a++) {
+			const int64_t at = wino_place(places, a * WINO_SIDE + b, cut);
+
+			x[a] = at < 0 ? (vf){0} : ldv(v + at + k, l);
+		}
 		wino_at(out, x);
 #pragma GCC unroll 4
 		for (int i = 0; i < WINO_OUT; i++)
@@ -206,19 +242,29 @@ ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int
 	}
 }
 
-static void wino_in(float *v, int64_t plane, const float *const *d, int c)
+static void wino_in(float *v, const struct sl_wino_places *places, const float *const *d, int c)
 {
-	FOR_REGISTERS(c, wino_into_lanes(v, plane, d, WINO_SIDE, wino_b, R, L));
+	if (places->at)
+		FOR_REGISTERS(c, wino_into_lanes(v, places, d, WINO_SIDE, wino_b, R, L, true));
+	else
+		FOR_REGISTERS(c, wino_into_lanes(v, places, d, WINO_SIDE, wino_b, R, L, false));
 }
 
-static void wino_grad(float *v, int64_t plane, const float *const *dy, int c)
+static void wino_grad(float *v, const struct sl_wino_places *places, const float *const *dy, int c)
 {
-	FOR_REGISTERS(c, wino_into_lanes(v, plane, dy, WINO_OUT, wino_a, R, L));
+	if (places->at)
+		FOR_REGISTERS(c, wino_into_lanes(v, places, dy, WINO_OUT, wino_a, R, L, true));
+	else
+		FOR_REGISTERS(c, wino_into_lanes(v, places, dy, WINO_OUT, wino_a, R, L, false));
 }
 
-static void wino_out(float *const *y, const float *v, int64_t plane, const float *bias, int c, bool add)
+static void wino_out(float *const *y, const float *v, const struct sl_wino_places *places, const float *bias, int c,
+		     bool add)
 {
-	FOR_REGISTERS(c, wino_out_lanes(y, v, plane, bias, R, L, add));
+	if (places->at)
+		FOR_REGISTERS(c, wino_out_lanes(y, v, places, bias, R, L, add, true));
+	else
+		FOR_REGISTERS(c, wino_out_lanes(y, v, places, bias, R, L, add, false));
 }
 
 static void wino_weights(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned)

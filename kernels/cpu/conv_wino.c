@@ -85,6 +85,8 @@ static void divide(struct sl_wino_job *j)
 
 	j->tiles_h = sl_cpu_blocks(d->h, SL_WINO_OUT);
 	j->tiles_w = sl_cpu_blocks(d->w, SL_WINO_OUT);
+	j->last_h = d->h - (j->tiles_h - 1) * SL_WINO_OUT;
+	j->last_w = d->w - (j->tiles_w - 1) * SL_WINO_OUT;
 	j->rows = d->n * j->tiles_h;
 	j->most_rows = sl_cpu_max(1, sl_cpu_max(LEAST_TILES, sl_cpu_min(MOST_TILES, tiles)) / j->tiles_w);
 	j->most_blocks = sl_cpu_blocks(j->rows, j->most_rows);
@@ -181,14 +183,14 @@ static bool has_statistics(const struct sl_wino_pass *p)
 	return !p->back && p->j->call->post != NULL && p->j->call->training;
 }
 
-static void products(const struct sl_wino_pass *p, const float *v, float *m, int64_t tiles)
+static void products(const struct sl_wino_pass *p, const float *v, float *m, int64_t row, int64_t count)
 {
 	const struct sl_wino_job *j = p->j;
 	const int64_t in = place_floats(j, p->in), out = place_floats(j, p->out);
 
 	for (int i = 0; i < SL_WINO_PLACES; i++, v += in, m += out)
-		sl_gemm_rows(&p->u[i], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD, tiles, false,
-			     &(struct sl_prefetch){0});
+		sl_gemm_rows(&p->u[i], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD,
+			     sl_wino_tiles(j, i, row, row + count), false, &(struct sl_prefetch){0});
 }
 
 static void pass_block(void *arg, int64_t block, int worker)
@@ -202,9 +204,9 @@ static void pass_block(void *arg, int64_t block, int worker)
 
 	if (p->back)
 		from = sl_wino_gradient(j, row, count, 1, m + SL_WINO_PLACES * out);
-	sl_wino_in(j, &from, p->back, row, count, v, in);
-	products(p, v, m, count * j->tiles_w);
-	sl_wino_out(p, row, count, m, p->out + SL_WINO_PAD, out, 0, p->out);
+	sl_wino_in(j, &from, p->back, (struct sl_wino_part){row, row, count, in}, v);
+	products(p, v, m, row, count);
+	sl_wino_out(p, (struct sl_wino_part){row, row, count, out}, m, p->out + SL_WINO_PAD, 0, p->out);
 	if (has_statistics(p))
 		statistics(j, block, row, count);
 }
@@ -260,11 +262,12 @@ static void weight_task(void *arg, int64_t span, struct sl_pool_step *s)
 		const int64_t count = sl_cpu_min(j->block_rows, end - row);
 		const struct sl_wino_pixels dy = sl_wino_gradient(j, row, count, 0, m + SL_WINO_PLACES * place_m);
 
-		sl_wino_in(j, &x, false, row, count, v, place_v);
-		sl_wino_grad(j, &dy, row, count, m, place_m);
+		sl_wino_in(j, &x, false, (struct sl_wino_part){row, row, count, place_v}, v);
+		sl_wino_grad(j, &dy, (struct sl_wino_part){row, row, count, place_m}, m);
 		for (int i = 0; i < SL_WINO_PLACES; i++)
 			j->simd->gemm_outer(du + i * place_u, c, m + i * place_m, o + SL_WINO_PAD, o, v + i * place_v,
-					    c + SL_WINO_PAD, c, count * j->tiles_w, &(struct sl_prefetch){0});
+					    c + SL_WINO_PAD, c, sl_wino_tiles(j, i, row, row + count),
+					    &(struct sl_prefetch){0});
 		if (j->call->dbias != NULL)
 			sl_wino_add_bias(j, db, &dy, row, count);
 		row += j->block_rows;

@@ -19,6 +19,7 @@ struct sl_wino_job {
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
 	int64_t tiles_h, tiles_w;
+	int64_t last_h, last_w; /* rows of an image's last row of tiles, columns of its last column */
 	int64_t rows, block_rows, blocks; /* rows of tiles: all, of a block; blocks */
 	int64_t most_rows, most_blocks;   /* upper bounds of block_rows and blocks, which no smaller number of images
 					   * exceeds */
@@ -72,6 +73,31 @@ static inline int64_t sl_wino_gradient_place(const struct sl_wino_job *j)
 int64_t sl_wino_worker_floats(const struct sl_wino_job *job);
 int64_t sl_wino_matrix_floats(const struct sl_wino_job *job);
 
+/* ---- tiles that an edge cuts. With three rows a tile does without the domain's last row, the values at ∞; with one
+ * or two without the first, too. Columns likewise. So places differ in how many tiles they have. */
+
+static inline bool sl_wino_lacks(int64_t rows, int64_t at)
+{
+	return at == SL_WINO_SIDE - 1 ? rows < SL_WINO_OUT : at == 0 && rows <= SL_WINO_OUT / 2;
+}
+
+/* Of rows of tiles from … to − 1 those that have row `at` of the domain. */
+static inline int64_t sl_wino_rows(const struct sl_wino_job *j, int64_t at, int64_t from, int64_t to)
+{
+	return to - from - (sl_wino_lacks(j->last_h, at) ? to / j->tiles_h - from / j->tiles_h : 0);
+}
+
+static inline int64_t sl_wino_columns(const struct sl_wino_job *j, int64_t at)
+{
+	return j->tiles_w - sl_wino_lacks(j->last_w, at);
+}
+
+/* Of rows of tiles from … to − 1: the tiles that have a place. */
+static inline int64_t sl_wino_tiles(const struct sl_wino_job *j, int64_t place, int64_t from, int64_t to)
+{
+	return sl_wino_rows(j, place / SL_WINO_SIDE, from, to) * sl_wino_columns(j, place % SL_WINO_SIDE);
+}
+
 /* ---- conv_wino_tiles.c */
 
 struct sl_wino_panel sl_wino_panel_at(const struct sl_wino_pass *pass, int64_t index);
@@ -91,15 +117,20 @@ static inline int64_t sl_wino_most_out(const struct sl_wino_job *j)
 	return sl_cpu_max(j->d.c / j->d.taps, j->d.o);
 }
 
-/* V of `count` rows of tiles of x or, `back`, of dy, with the slices of a window side by side; and dy's counterpart for
- * dW. */
-void sl_wino_in(const struct sl_wino_job *job, const struct sl_wino_pixels *x, bool back, int64_t row, int64_t count,
-		float *v, int64_t place);
-void sl_wino_grad(const struct sl_wino_job *job, const struct sl_wino_pixels *dy, int64_t row, int64_t count, float *m,
-		  int64_t place);
-/* Channels at … at + n − 1 of the outputs of rows of tiles, from M with rows of ldm floats. */
-void sl_wino_out(const struct sl_wino_pass *pass, int64_t row, int64_t count, const float *m, int64_t ldm,
-		 int64_t place, int64_t at, int64_t n);
+/* Rows of tiles of V or M, whose first row of tiles is `first`. Places lie `place` floats apart, each with the tiles
+ * that have it. */
+struct sl_wino_part {
+	int64_t first, row, count; /* these rows are made, or read */
+	int64_t place;
+};
+
+/* V of x or, `back`, of dy, with the slices of a window side by side; and dy's counterpart for dW. */
+void sl_wino_in(const struct sl_wino_job *job, const struct sl_wino_pixels *x, bool back, struct sl_wino_part part,
+		float *v);
+void sl_wino_grad(const struct sl_wino_job *job, const struct sl_wino_pixels *dy, struct sl_wino_part part, float *m);
+/* Channels at … at + n − 1 of the outputs, from M with rows of ldm floats. */
+void sl_wino_out(const struct sl_wino_pass *pass, struct sl_wino_part part, const float *m, int64_t ldm, int64_t at,
+		 int64_t n);
 /* The gradient at y for the pixels that rows of tiles read, with `halo` rows of pixels around them: dy itself, or dy
  * propagated through the batchnorm behind, in `memory`. */
 struct sl_wino_pixels sl_wino_gradient(const struct sl_wino_job *job, int64_t row, int64_t count, int halo,

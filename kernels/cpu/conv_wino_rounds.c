@@ -56,8 +56,7 @@ static void round_in(void *arg, int64_t at, int worker)
 	const struct sl_wino_pixels from = p->back ? sl_wino_gradient(j, row, 1, 1, memory)
 						   : (struct sl_wino_pixels){j->call->x, p->in / j->d.taps};
 
-	sl_wino_in(j, &from, p->back, row, 1, j->round + at * j->tiles_w * (p->in + SL_WINO_PAD),
-		   place_floats(j, p->in));
+	sl_wino_in(j, &from, p->back, (struct sl_wino_part){r->row, row, 1, place_floats(j, p->in)}, j->round);
 }
 
 static void round_product(void *arg, int64_t place, int worker)
@@ -68,8 +67,8 @@ static void round_product(void *arg, int64_t place, int worker)
 	const float *v = j->round + place * place_floats(j, p->in);
 	float *m = j->round + SL_WINO_PLACES * place_floats(j, p->in) + place * place_floats(j, p->out);
 
-	sl_gemm_rows(&p->u[place], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD, r->rows * j->tiles_w, false,
-		     &(struct sl_prefetch){0});
+	sl_gemm_rows(&p->u[place], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD,
+		     sl_wino_tiles(j, place, r->row, r->row + r->rows), false, &(struct sl_prefetch){0});
 }
 
 static void round_out(void *arg, int64_t at, int worker)
@@ -77,10 +76,10 @@ static void round_out(void *arg, int64_t at, int worker)
 	const struct round *r = arg;
 	const struct sl_wino_job *j = r->j;
 	const struct sl_wino_pass *p = r->p;
-	const int64_t ldm = p->out + SL_WINO_PAD;
-	const float *m = j->round + SL_WINO_PLACES * place_floats(j, p->in) + at * j->tiles_w * ldm;
+	const float *m = j->round + SL_WINO_PLACES * place_floats(j, p->in);
 
-	sl_wino_out(p, r->row + at, 1, m, ldm, place_floats(j, p->out), 0, p->out);
+	sl_wino_out(p, (struct sl_wino_part){r->row, r->row + at, 1, place_floats(j, p->out)}, m, p->out + SL_WINO_PAD,
+		    0, p->out);
 }
 
 /* M's columns at … at + n − 1 += V's columns k … k + deep − 1 times U's rows. */
@@ -95,7 +94,8 @@ static void panel_products(const struct sl_wino_pass *p, const float *u, float *
 		const float *v = j->round + place * place_floats(j, p->in) + k;
 
 		j->simd->gemm_rows(m + place * panel_place(j) + a, SL_WINO_PANEL, &v, 1, p->in + SL_WINO_PAD, deep,
-				   u + place * sl_wino_apart(CHAIN * SL_WINO_PANEL) + a * CHAIN, j->rows * j->tiles_w,
+				   u + place * sl_wino_apart(CHAIN * SL_WINO_PANEL) + a * CHAIN,
+				   sl_wino_tiles(j, place, 0, j->rows),
 				   (int)sl_cpu_min(most, n - a), k > 0, &(struct sl_prefetch){0});
 	}
 }
@@ -120,7 +120,7 @@ static void whole_panels(void *arg, int64_t index, int worker)
 		}
 		panel_products(p, u, m, at, n, k, deep);
 	}
-	sl_wino_out(p, 0, j->rows, m, SL_WINO_PANEL, panel_place(j), at, n);
+	sl_wino_out(p, (struct sl_wino_part){0, 0, j->rows, panel_place(j)}, m, SL_WINO_PANEL, at, n);
 }
 
 void sl_wino_pass_rounds(struct sl_wino_pass *p)
@@ -151,8 +151,8 @@ static void round_gradient(void *arg, int64_t at, int worker)
 	float *m = v + SL_WINO_PLACES * place_floats(j, c), *db = j->bias + row * sl_cpu_line(o);
 	const struct sl_wino_pixels x = {j->call->x, c / j->d.taps}, dy = sl_wino_gradient(j, row, 1, 0, memory);
 
-	sl_wino_in(j, &x, false, row, 1, v + at * j->tiles_w * (c + SL_WINO_PAD), place_floats(j, c));
-	sl_wino_grad(j, &dy, row, 1, m + at * j->tiles_w * (o + SL_WINO_PAD), place_floats(j, o));
+	sl_wino_in(j, &x, false, (struct sl_wino_part){r->row, row, 1, place_floats(j, c)}, v);
+	sl_wino_grad(j, &dy, (struct sl_wino_part){r->row, row, 1, place_floats(j, o)}, m);
 	if (j->call->dbias == NULL)
 		return;
 	memset(db, 0, (size_t)o * sizeof *db);
@@ -185,7 +185,8 @@ static void whole_outer(void *arg, int64_t task, int worker)
 	memset(du, 0, (size_t)(SL_WINO_PLACES * place) * sizeof *du);
 	for (int i = 0; i < SL_WINO_PLACES; i++)
 		j->simd->gemm_outer(du + i * place, COLUMNS, m + i * place_m, o + SL_WINO_PAD, n, v + i * place_v,
-				    c + SL_WINO_PAD, some, r->rows * j->tiles_w, &(struct sl_prefetch){0});
+				    c + SL_WINO_PAD, some, sl_wino_tiles(j, i, r->row, r->row + r->rows),
+				    &(struct sl_prefetch){0});
 	for (int64_t a = 0; a < n; a++)
 		j->simd->wino_weights_back(j->call->dw + (at + a) * 9 * c + k, c, du + a * COLUMNS, place, (int)some);
 }
@@ -200,8 +201,8 @@ static void round_outer(void *arg, int64_t i, int worker)
 
 	if (r->row == 0)
 		memset(du, 0, (size_t)(o * c) * sizeof *du);
-	j->simd->gemm_outer(du, c, m, o + SL_WINO_PAD, o, v, c + SL_WINO_PAD, c, r->rows * j->tiles_w,
-			    &(struct sl_prefetch){0});
+	j->simd->gemm_outer(du, c, m, o + SL_WINO_PAD, o, v, c + SL_WINO_PAD, c,
+			    sl_wino_tiles(j, i, r->row, r->row + r->rows), &(struct sl_prefetch){0});
 }
 
 void sl_wino_weight_rounds(struct sl_wino_job *j)

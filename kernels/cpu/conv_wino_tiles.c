@@ -74,56 +74,107 @@ static void point(const struct sl_wino_job *j, const struct sl_wino_pixels *from
 	}
 }
 
-void sl_wino_in(const struct sl_wino_job *j, const struct sl_wino_pixels *x, bool back, int64_t row, int64_t count,
-		float *v, int64_t place)
+/* One tile, and where its places lie. */
+struct tile {
+	int64_t n, h, w; /* image, first output pixel */
+	int64_t first;   /* of places that all tiles have, in floats from V or M on */
+	struct sl_wino_places places;
+	int64_t at[SL_WINO_PLACES];
+};
+
+static bool is_cut(const struct sl_wino_job *j)
+{
+	return j->last_h < SL_WINO_OUT || j->last_w < SL_WINO_OUT;
+}
+
+/* Lists where the places of tile t of row r lie. */
+static void list_places(const struct sl_wino_job *j, const struct sl_wino_part *p, int64_t r, int64_t t, int64_t ld,
+			struct tile *to)
+{
+	const int64_t high = r % j->tiles_h < j->tiles_h - 1 ? SL_WINO_OUT : j->last_h;
+	const int64_t wide = t < j->tiles_w - 1 ? SL_WINO_OUT : j->last_w;
+
+	for (int64_t a = 0; a < SL_WINO_SIDE; a++) {
+		const int64_t rows = sl_wino_rows(j, a, p->first, r);
+
+		for (int64_t b = 0; b < SL_WINO_SIDE; b++) {
+			const int64_t i = a * SL_WINO_SIDE + b;
+
+			to->at[i] = sl_wino_lacks(high, a) || sl_wino_lacks(wide, b)
+					    ? -1
+					    : i * p->place + (rows * sl_wino_columns(j, b) + t) * ld;
+		}
+	}
+	to->first = 0;
+	to->places =
+		(struct sl_wino_places){p->place, to->at, high <= SL_WINO_OUT / 2, wide <= SL_WINO_OUT / 2};
+}
+
+/* Tile `index` of the part. V or M has rows of ld floats. */
+static void tile_at(const struct sl_wino_job *j, const struct sl_wino_part *p, int64_t index, int64_t ld,
+		    struct tile *to)
+{
+	const int64_t r = p->row + index / j->tiles_w, t = index % j->tiles_w;
+
+	to->n = r / j->tiles_h;
+	to->h = r % j->tiles_h * SL_WINO_OUT;
+	to->w = t * SL_WINO_OUT;
+	if (is_cut(j)) {
+		list_places(j, p, r, t, ld, to);
+		return;
+	}
+	to->first = ((r - p->first) * j->tiles_w + t) * ld;
+	to->places = (struct sl_wino_places){.plane = p->place};
+}
+
+void sl_wino_in(const struct sl_wino_job *j, const struct sl_wino_pixels *x, bool back, struct sl_wino_part p, float *v)
 {
 	const float *d[SL_WINO_PLACES];
+	struct tile t;
 
-	for (int64_t r = row; r < row + count; r++) {
-		for (int64_t t = 0; t < j->tiles_w; t++, v += SL_WINO_PAD) {
-			for (int i = 0; i < j->d.taps; i++, v += x->c) {
-				const int64_t n = (back ? sl_conv_slice_back : sl_conv_slice)(&j->d, r / j->tiles_h, i);
+	for (int64_t at = 0; at < p.count * j->tiles_w; at++) {
+		tile_at(j, &p, at, j->d.taps * x->c + SL_WINO_PAD, &t);
+		for (int i = 0; i < j->d.taps; i++) {
+			const int64_t n = (back ? sl_conv_slice_back : sl_conv_slice)(&j->d, t.n, i);
 
-				point(j, x, n, r % j->tiles_h * SL_WINO_OUT - 1, SL_WINO_OUT * t - 1, SL_WINO_SIDE, d);
-				j->simd->wino_in(v, place, d, (int)x->c);
-			}
+			point(j, x, n, t.h - 1, t.w - 1, SL_WINO_SIDE, d);
+			j->simd->wino_in(v + t.first + i * x->c, &t.places, d, (int)x->c);
 		}
 	}
 }
 
-void sl_wino_grad(const struct sl_wino_job *j, const struct sl_wino_pixels *dy, int64_t row, int64_t count, float *m,
-		  int64_t place)
+void sl_wino_grad(const struct sl_wino_job *j, const struct sl_wino_pixels *dy, struct sl_wino_part p, float *m)
 {
 	const float *d[SL_WINO_PLACES];
+	struct tile t;
 
-	for (int64_t r = row; r < row + count; r++) {
-		for (int64_t t = 0; t < j->tiles_w; t++, m += dy->c + SL_WINO_PAD) {
-			point(j, dy, r / j->tiles_h, r % j->tiles_h * SL_WINO_OUT, SL_WINO_OUT * t, SL_WINO_OUT, d);
-			j->simd->wino_grad(m, place, d, (int)dy->c);
-		}
+	for (int64_t at = 0; at < p.count * j->tiles_w; at++) {
+		tile_at(j, &p, at, dy->c + SL_WINO_PAD, &t);
+		point(j, dy, t.n, t.h, t.w, SL_WINO_OUT, d);
+		j->simd->wino_grad(m + t.first, &t.places, d, (int)dy->c);
 	}
 }
 
-void sl_wino_out(const struct sl_wino_pass *p, int64_t row, int64_t count, const float *m, int64_t ldm, int64_t place,
-		 int64_t at, int64_t n)
+void sl_wino_out(const struct sl_wino_pass *p, struct sl_wino_part part, const float *m, int64_t ldm, int64_t at,
+		 int64_t n)
 {
 	const struct sl_wino_job *j = p->j;
 	const struct sl_conv_call *call = j->call;
 	const float *bias = p->back || call->bias == NULL ? NULL : call->bias + at;
 	float *to = (p->back ? call->dx : call->y) + at, *y[SL_WINO_OUT * SL_WINO_OUT];
+	struct tile t;
 
-	for (int64_t r = row; r < row + count; r++) {
-		for (int64_t t = 0; t < j->tiles_w; t++, m += ldm) {
-			const int64_t h = r % j->tiles_h * SL_WINO_OUT, w = SL_WINO_OUT * t;
-			float *first = to + ((r / j->tiles_h * j->d.h + h) * j->d.w + w) * p->out;
+	for (int64_t i = 0; i < part.count * j->tiles_w; i++) {
+		float *first;
 
-			for (int a = 0; a < SL_WINO_OUT; a++)
-				for (int b = 0; b < SL_WINO_OUT; b++)
-					y[a * SL_WINO_OUT + b] = h + a < j->d.h && w + b < j->d.w
-									 ? first + (a * j->d.w + b) * p->out
-									 : NULL;
-			j->simd->wino_out(y, m, place, bias, (int)n, p->back && call->add);
-		}
+		tile_at(j, &part, i, ldm, &t);
+		first = to + ((t.n * j->d.h + t.h) * j->d.w + t.w) * p->out;
+		for (int a = 0; a < SL_WINO_OUT; a++)
+			for (int b = 0; b < SL_WINO_OUT; b++)
+				y[a * SL_WINO_OUT + b] = t.h + a < j->d.h && t.w + b < j->d.w
+								 ? first + (a * j->d.w + b) * p->out
+								 : NULL;
+		j->simd->wino_out(y, m + t.first, &t.places, bias, (int)n, p->back && call->add);
 	}
 }
 

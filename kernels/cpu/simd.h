@@ -71,6 +71,14 @@ struct sl_dw_window {
 
 enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: one cache line */
 
+/* Where the 6×6 places of a tile of Winograd's domain lie, in floats: i·plane, or, where edges cut tiles, at[i].
+ * at[i] = -1: the tile does without. few_rows, few_columns: it has at most two of the four. */
+struct sl_wino_places {
+	int64_t plane;
+	const int64_t *at;
+	bool few_rows, few_columns;
+};
+
 struct sl_cpu_simd {
 	const char *name;
 	/* x, dy, y, dx: [n]. Here and below, "= or +=" means += if `add` is true, else =. */
@@ -179,13 +187,13 @@ struct sl_cpu_simd {
 	 * behind the last patch. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);
 	int panel, tile_rows; /* floats of a panel's row; rows of a tile */
-	/* Winograd's F(4×4, 3×3) of one tile and c channels. The places of the 6×6 domain lie `plane` floats apart.
-	 * d [6, 6] points to the input pixels, dy [4, 4] to those of the gradient. Their transforms are written to
-	 * v. */
-	void (*wino_in)(float *v, int64_t plane, const float *const *d, int c);
-	void (*wino_grad)(float *v, int64_t plane, const float *const *dy, int c);
+	/* Winograd's F(4×4, 3×3) of one tile and c channels. d [6, 6] points to the input pixels, dy [4, 4] to those
+	 * of the gradient. Their transforms are written to v. */
+	void (*wino_in)(float *v, const struct sl_wino_places *places, const float *const *d, int c);
+	void (*wino_grad)(float *v, const struct sl_wino_places *places, const float *const *dy, int c);
 	/* Writes the output pixels [4, 4]; a NULL pixel is skipped. bias [c] or NULL. */
-	void (*wino_out)(float *const *y, const float *v, int64_t plane, const float *bias, int c, bool add);
+	void (*wino_out)(float *const *y, const float *v, const struct sl_wino_places *places, const float *bias, int c,
+			 bool add);
 	/* Transforms c channels of weights; taps are ldw floats apart. turned: the kernel is rotated by 180°.
 	 * wino_weights_back adds the transposed transform of du to dw. */
 	void (*wino_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
