@@ -193,7 +193,8 @@ ALWAYS void wino_out_lanes(float *const *y, const float *v, const struct sl_wino
 	}
 }
 
-ALWAYS void wino_weights_lanes(float *u, int64_t plane, const float *w, int64_t ldw, int k, int l, bool turned)
+ALWAYS void wino_weights_lanes(float *u, int64_t plane, const float *w, int64_t ldw, int k, int l, bool turned,
+			       void (*pass)(vf *, const vf *))
 {
 	vf half[WINO_SIDE][WINO_SIDE], g[3], out[WINO_SIDE];
 
@@ -202,21 +203,22 @@ ALWAYS void wino_weights_lanes(float *u, int64_t plane, const float *w, int64_t 
 #pragma GCC unroll 3
 		for (int a = 0; a < 3; a++)
 			g[a] = ldv(w + (turned ? 8 - a * 3 - b : a * 3 + b) * ldw + k, l);
-		wino_g(out, g);
+		pass(out, g);
 #pragma GCC unroll 6
 		for (int i = 0; i < WINO_SIDE; i++)
 			half[i][b] = rounded(out[i]);
 	}
 #pragma GCC unroll 6
 	for (int i = 0; i < WINO_SIDE; i++) {
-		wino_g(out, half[i]);
+		pass(out, half[i]);
 #pragma GCC unroll 6
 		for (int b = 0; b < WINO_SIDE; b++)
 			stv(u + (i * WINO_SIDE + b) * plane + k, out[b], l);
 	}
 }
 
-ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int64_t plane, int k, int l)
+ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int64_t plane, int k, int l,
+				    void (*pass)(vf *, const vf *))
 {
 	vf half[3][WINO_SIDE], u[WINO_SIDE], out[WINO_SIDE];
 
@@ -225,14 +227,14 @@ ALWAYS void wino_weights_back_lanes(float *dw, int64_t ldw, const float *du, int
 #pragma GCC unroll 6
 		for (int a = 0; a < WINO_SIDE; a++)
 			u[a] = ldv(du + (a * WINO_SIDE + b) * plane + k, l);
-		wino_gt(out, u);
+		pass(out, u);
 #pragma GCC unroll 3
 		for (int i = 0; i < 3; i++)
 			half[i][b] = rounded(out[i]);
 	}
 #pragma GCC unroll 3
 	for (int i = 0; i < 3; i++) {
-		wino_gt(out, half[i]);
+		pass(out, half[i]);
 #pragma GCC unroll 3
 		for (int b = 0; b < 3; b++) {
 			float *to = dw + (i * 3 + b) * ldw + k;
@@ -269,10 +271,10 @@ static void wino_out(float *const *y, const float *v, const struct sl_wino_place
 
 static void wino_weights(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned)
 {
-	FOR_REGISTERS(c, wino_weights_lanes(u, plane, w, ldw, R, L, turned));
+	FOR_REGISTERS(c, wino_weights_lanes(u, plane, w, ldw, R, L, turned, wino_g));
 }
 
 static void wino_weights_back(float *dw, int64_t ldw, const float *du, int64_t plane, int c)
 {
-	FOR_REGISTERS(c, wino_weights_back_lanes(dw, ldw, du, plane, R, L));
+	FOR_REGISTERS(c, wino_weights_back_lanes(dw, ldw, du, plane, R, L, wino_gt));
 }

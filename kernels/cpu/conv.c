@@ -2,13 +2,13 @@
 
 enum { FEW_CHANNELS = 8 };
 
-const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op)
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op, const struct sl_op *window)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
 	if (sl_conv_group_takes(op))
 		return &sl_conv_group;
-	if (sl_conv_wino_takes(op))
+	if (sl_conv_wino_takes(op, window))
 		return &sl_conv_wino;
 	if (sl_conv_rows_takes(op))
 		return &sl_conv_rows;
@@ -35,7 +35,7 @@ static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_for
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
-	const struct sl_conv_kernel *kernel = sl_conv_kernel_of(op);
+	const struct sl_conv_kernel *kernel = sl_conv_kernel_of(op, form.pre == SL_PRE_WINDOW ? form.window : NULL);
 
 	if (form.pre == SL_PRE_WINDOW)
 		return takes_window(kernel, form);
@@ -48,10 +48,10 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const struct sl_op *op = p->op;
+	const struct sl_op *op = p->op, *window = p->form.window;
 
 	p->sizes = (struct sl_op_sizes){.workspace_bytes =
-						sl_conv_kernel_of(op)->workspace_bytes(p->be, op, p->form.window)};
+						sl_conv_kernel_of(op, window)->workspace_bytes(p->be, op, window)};
 	if (sl_conv_stem_takes(op) && p->form.pre != SL_PRE_WINDOW) {
 		size_t stem = sl_conv_stem.workspace_bytes(p->be, op, NULL);
 
@@ -81,12 +81,17 @@ static struct sl_conv_call call_of(const struct sl_op_call *call)
 	};
 }
 
+static const struct sl_conv_kernel *kernel_of(const struct sl_op_call *call)
+{
+	return call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op, call->form.window);
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	struct sl_conv_call c = call_of(call);
 
 	c.y = call->out.data;
-	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op))->forward(&c);
+	kernel_of(call)->forward(&c);
 	return SL_OK;
 }
 
@@ -100,7 +105,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	c.dbias = c.bias != NULL ? call->grad[1] : NULL;
 	c.dx = call->din[0].data;
 	c.add = call->din[0].data != NULL && call->din_add[0];
-	(call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op))->backward(&c);
+	kernel_of(call)->backward(&c);
 	return SL_OK;
 }
 

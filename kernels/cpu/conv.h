@@ -113,19 +113,21 @@ struct sl_conv_kernel {
 	void (*backward)(const struct sl_conv_call *call);
 };
 
-/* The algorithm for a convolution. */
-const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op);
+/* The algorithm for a convolution, behind a window that it reads in place or NULL. */
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op, const struct sl_op *window);
 
 extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel size: products over blocks of output pixels */
 extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1×1: row by row */
-extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1, many channels: Winograd */
+extern const struct sl_conv_kernel sl_conv_wino;  /* dense 3×3, pad 1, stride 1 or 2, many channels: Winograd */
 extern const struct sl_conv_kernel sl_conv_dw3;   /* depthwise 3×3, pad 1, stride 1 or 2 */
 extern const struct sl_conv_kernel sl_conv_dw;    /* depthwise, any window that is not far larger than the image */
 extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels, and all other depthwise windows */
 bool sl_conv_dw_takes(const struct sl_op *op);
 bool sl_conv_group_takes(const struct sl_op *op);
 bool sl_conv_rows_takes(const struct sl_op *op);
-bool sl_conv_wino_takes(const struct sl_op *op);
+bool sl_conv_wino_takes(const struct sl_op *op, const struct sl_op *window);
+/* Multiplications of a forward pass, for `rows` images. */
+double sl_conv_wino_products(const struct sl_op *op, int64_t rows);
 /* SL_POST_WHOLE of backend.h: y and out are the outputs of the batchnorm behind, and there is no dx. */
 extern const struct sl_conv_kernel sl_conv_stem;
 bool sl_conv_stem_takes(const struct sl_op *op);

@@ -30,6 +30,7 @@ enum {
 
 /* ---- memory, and how the work is divided */
 
+/* Floats of a unit of a block's V or M. */
 static int64_t place_floats(const struct sl_wino_job *j, int64_t c)
 {
 	return sl_wino_apart(j->most_rows * j->tiles_w * (c + SL_WINO_PAD));
@@ -37,13 +38,12 @@ static int64_t place_floats(const struct sl_wino_job *j, int64_t c)
 
 static int64_t gradient_floats(const struct sl_wino_job *j)
 {
-	return (SL_WINO_OUT * j->most_rows + 2) * j->d.w * j->d.o;
+	return (SL_WINO_OUT * j->most_rows + 2) * j->d.out_w * j->d.o;
 }
 
 int64_t sl_wino_worker_floats(const struct sl_wino_job *j)
 {
-	const int64_t block =
-		SL_WINO_PLACES * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)));
+	const int64_t block = j->units * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)));
 
 	return sl_cpu_max(block, sl_wino_round_worker_floats(j)) + sl_cpu_line(gradient_floats(j));
 }
@@ -81,12 +81,14 @@ static void divide(struct sl_wino_job *j)
 {
 	const struct sl_conv_dims *d = &j->d;
 	const int64_t u = SL_WINO_PLACES * d->c * d->o;
-	const int64_t tiles = BLOCK_FLOATS / (SL_WINO_PLACES * (d->c + d->o));
+	const int64_t side = d->stride == 2 ? SL_WINO_LONG : SL_WINO_SIDE;
+	const int64_t tiles = BLOCK_FLOATS / (side * side * (d->c + d->o));
 
-	j->tiles_h = sl_cpu_blocks(d->h, SL_WINO_OUT);
-	j->tiles_w = sl_cpu_blocks(d->w, SL_WINO_OUT);
-	j->last_h = d->h - (j->tiles_h - 1) * SL_WINO_OUT;
-	j->last_w = d->w - (j->tiles_w - 1) * SL_WINO_OUT;
+	j->units = side * side;
+	j->tiles_h = sl_cpu_blocks(d->out_h, SL_WINO_OUT);
+	j->tiles_w = sl_cpu_blocks(d->out_w, SL_WINO_OUT);
+	j->last_h = d->out_h - (j->tiles_h - 1) * SL_WINO_OUT;
+	j->last_w = d->out_w - (j->tiles_w - 1) * SL_WINO_OUT;
 	j->rows = d->n * j->tiles_h;
 	j->most_rows = sl_cpu_max(1, sl_cpu_max(LEAST_TILES, sl_cpu_min(MOST_TILES, tiles)) / j->tiles_w);
 	j->most_blocks = sl_cpu_blocks(j->rows, j->most_rows);
@@ -169,8 +171,8 @@ static struct sl_wino_pass open_pass(const struct sl_wino_job *j, bool back)
 
 static void statistics(const struct sl_wino_job *j, int64_t block, int64_t row, int64_t count)
 {
-	const int64_t o = j->d.o, from = sl_wino_first_row(j, row) * j->d.w;
-	const int64_t to = sl_wino_first_row(j, row + count) * j->d.w;
+	const int64_t o = j->d.o, from = sl_wino_first_row(j, row) * j->d.out_w;
+	const int64_t to = sl_wino_first_row(j, row + count) * j->d.out_w;
 	const struct sl_bn_range all = {0, o};
 	float *part = j->bn.parts + block * j->bn.stride;
 
@@ -188,9 +190,13 @@ static void products(const struct sl_wino_pass *p, const float *v, float *m, int
 	const struct sl_wino_job *j = p->j;
 	const int64_t in = place_floats(j, p->in), out = place_floats(j, p->out);
 
-	for (int i = 0; i < SL_WINO_PLACES; i++, v += in, m += out)
-		sl_gemm_rows(&p->u[i], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD,
-			     sl_wino_tiles(j, i, row, row + count), false, &(struct sl_prefetch){0});
+	for (int i = 0; i < SL_WINO_PLACES; i++) {
+		const float *from = v + sl_wino_unit(j, i) * in;
+
+		sl_gemm_rows(&p->u[i], m + sl_wino_unit(j, i) * out, p->out + SL_WINO_PAD, &from, 1,
+			     p->in + SL_WINO_PAD, sl_wino_tiles(j, i, row, row + count), false,
+			     &(struct sl_prefetch){0});
+	}
 }
 
 static void pass_block(void *arg, int64_t block, int worker)
@@ -199,11 +205,11 @@ static void pass_block(void *arg, int64_t block, int worker)
 	const struct sl_wino_job *j = p->j;
 	const int64_t row = block * j->block_rows, count = sl_cpu_min(j->block_rows, j->rows - row);
 	const int64_t in = place_floats(j, p->in), out = place_floats(j, p->out);
-	float *v = j->scratch + worker * sl_wino_worker_floats(j), *m = v + SL_WINO_PLACES * in;
+	float *v = j->scratch + worker * sl_wino_worker_floats(j), *m = v + j->units * in;
 	struct sl_wino_pixels from = {j->call->x, p->in / j->d.taps};
 
 	if (p->back)
-		from = sl_wino_gradient(j, row, count, 1, m + SL_WINO_PLACES * out);
+		from = sl_wino_gradient(j, row, count, 1, m + j->units * out);
 	sl_wino_in(j, &from, p->back, (struct sl_wino_part){row, row, count, in}, v);
 	products(p, v, m, row, count);
 	sl_wino_out(p, (struct sl_wino_part){row, row, count, out}, m, p->out + SL_WINO_PAD, 0, p->out);
@@ -251,7 +257,7 @@ static void weight_task(void *arg, int64_t span, struct sl_pool_step *s)
 	const int64_t begin = span * j->span_blocks * j->block_rows, place_u = sl_wino_gradient_place(j);
 	const int64_t end = sl_cpu_min(j->rows, begin + j->span_blocks * j->block_rows);
 	float *du = j->part + span * part_floats(j), *db = j->bias + span * sl_cpu_line(o);
-	float *v = j->scratch + s->worker * sl_wino_worker_floats(j), *m = v + SL_WINO_PLACES * place_v;
+	float *v = j->scratch + s->worker * sl_wino_worker_floats(j), *m = v + j->units * place_v;
 	const struct sl_wino_pixels x = {j->call->x, c / j->d.taps};
 
 	if (s->at == 0) {
@@ -260,14 +266,14 @@ static void weight_task(void *arg, int64_t span, struct sl_pool_step *s)
 	}
 	for (int64_t row = begin + s->at; row < end;) {
 		const int64_t count = sl_cpu_min(j->block_rows, end - row);
-		const struct sl_wino_pixels dy = sl_wino_gradient(j, row, count, 0, m + SL_WINO_PLACES * place_m);
+		const struct sl_wino_pixels dy = sl_wino_gradient(j, row, count, 0, m + j->units * place_m);
 
 		sl_wino_in(j, &x, false, (struct sl_wino_part){row, row, count, place_v}, v);
 		sl_wino_grad(j, &dy, (struct sl_wino_part){row, row, count, place_m}, m);
 		for (int i = 0; i < SL_WINO_PLACES; i++)
-			j->simd->gemm_outer(du + i * place_u, c, m + i * place_m, o + SL_WINO_PAD, o, v + i * place_v,
-					    c + SL_WINO_PAD, c, sl_wino_tiles(j, i, row, row + count),
-					    &(struct sl_prefetch){0});
+			j->simd->gemm_outer(du + i * place_u, c, m + sl_wino_unit(j, i) * place_m, o + SL_WINO_PAD, o,
+					    v + sl_wino_unit(j, i) * place_v, c + SL_WINO_PAD, c,
+					    sl_wino_tiles(j, i, row, row + count), &(struct sl_prefetch){0});
 		if (j->call->dbias != NULL)
 			sl_wino_add_bias(j, db, &dy, row, count);
 		row += j->block_rows;
@@ -286,7 +292,7 @@ static void add_weights(void *arg, int64_t o, int worker)
 	for (int64_t span = 1; span < j->spans && !j->large_dw; span++)
 		for (int i = 0; i < SL_WINO_PLACES; i++)
 			j->simd->sum(du + i * place, du + i * place, du + span * part_floats(j) + i * place, c);
-	j->simd->wino_weights_back(j->call->dw + o * 9 * c, c, du, place, (int)c);
+	sl_wino_weights_back(j, j->call->dw + o * 9 * c, du, place, c);
 }
 
 static void backward(const struct sl_conv_call *call)
@@ -309,14 +315,28 @@ static void backward(const struct sl_conv_call *call)
 	sl_conv_bn_finish(call, &j.bn, j.blocks, true);
 }
 
-bool sl_conv_wino_takes(const struct sl_op *op)
+/* With stride 2 dX would read twice as many slices as a window has. */
+bool sl_conv_wino_takes(const struct sl_op *op, const struct sl_op *window)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
-	const int64_t *in = op->in_shape[0].dim;
+	const int64_t *out = op->out_shape.dim;
 
-	return a->kh == 3 && a->kw == 3 && a->stride == 1 && a->pad == 1 && a->groups == 1 && a->dilation == 1 &&
-	       in[2] <= MOST_WIDTH && (in[1] > 2 || in[2] > 2) && /* else most of a tile lies outside the image */
-	       in[3] >= LEAST_CHANNELS && op->out_shape.dim[3] >= LEAST_CHANNELS;
+	return a->kh == 3 && a->kw == 3 && (a->stride == 1 || (a->stride == 2 && window == NULL)) && a->pad == 1 &&
+	       a->groups == 1 && a->dilation == 1 && out[2] <= MOST_WIDTH &&
+	       (out[1] > 2 || out[2] > 2) && /* else most of a tile lies outside the image */
+	       op->in_shape[0].dim[3] >= LEAST_CHANNELS && out[3] >= LEAST_CHANNELS;
+}
+
+double sl_conv_wino_products(const struct sl_op *op, int64_t rows)
+{
+	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, rows);
+	struct sl_wino_job j = {.d = d};
+	int64_t tiles = 0;
+
+	divide(&j);
+	for (int i = 0; i < SL_WINO_PLACES; i++)
+		tiles += sl_wino_tiles(&j, i, 0, j.rows);
+	return (double)tiles * (double)(d.c * d.o);
 }
 
 const struct sl_conv_kernel sl_conv_wino = {workspace_bytes, forward, backward};

@@ -1,5 +1,5 @@
-/* Winograd's F(4×4, 3×3), in parts: conv_wino.c divides the work and makes blocks, conv_wino_rounds.c rounds of large
- * weights, conv_wino_tiles.c transforms. Private to these. */
+/* Winograd's F(4×4, 3×3), and stride 2 (body_wino2.h), in parts: conv_wino.c divides the work and makes blocks,
+ * conv_wino_rounds.c rounds of large weights, conv_wino_tiles.c transforms. Private to these. */
 #ifndef SL_CPU_CONV_WINO_IMPL_H
 #define SL_CPU_CONV_WINO_IMPL_H
 
@@ -7,8 +7,10 @@
 #include "kernels/cpu/gemm.h"
 
 enum {
-	SL_WINO_OUT = 4, /* pixels of a tile's side */
-	SL_WINO_SIDE = SL_WINO_OUT + 2,
+	SL_WINO_OUT = 4,                 /* outputs of a tile's side */
+	SL_WINO_SIDE = SL_WINO_OUT + 2,  /* of U, and of a tile's places */
+	SL_WINO_EVEN = SL_WINO_SIDE - 1, /* with stride 2: U's row of one tap, used for each output of a row */
+	SL_WINO_LONG = SL_WINO_EVEN + SL_WINO_OUT, /* with stride 2: of a tile's places */
 	SL_WINO_PLACES = SL_WINO_SIDE * SL_WINO_SIDE,
 	SL_WINO_PAD = 16,  /* floats between rows: rows a power of two apart would map to the same cache sets */
 	SL_WINO_PANEL = 32 /* no level's panel is wider */
@@ -19,7 +21,8 @@ struct sl_wino_job {
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
 	int64_t tiles_h, tiles_w;
-	int64_t last_h, last_w; /* rows of an image's last row of tiles, columns of its last column */
+	int64_t last_h, last_w;           /* output rows of an image's last row of tiles, columns of its last column */
+	int64_t units;                    /* places of a tile in V or M */
 	int64_t rows, block_rows, blocks; /* rows of tiles: all, of a block; blocks */
 	int64_t most_rows, most_blocks;   /* upper bounds of block_rows and blocks, which no smaller number of images
 					   * exceeds */
@@ -73,29 +76,54 @@ static inline int64_t sl_wino_gradient_place(const struct sl_wino_job *j)
 int64_t sl_wino_worker_floats(const struct sl_wino_job *job);
 int64_t sl_wino_matrix_floats(const struct sl_wino_job *job);
 
-/* ---- tiles that an edge cuts. With three rows a tile does without the domain's last row, the values at ∞; with one
- * or two without the first, too. Columns likewise. So places differ in how many tiles they have. */
+/* ---- how many rows of V or M a place of U has. A tile that an edge cuts to three rows does without the domain's row
+ * of values at ∞; of stride 1 with one or two rows without the first, too. Columns likewise. */
 
-static inline bool sl_wino_lacks(int64_t rows, int64_t at)
+/* The first output row of a row of tiles, counted through all images. */
+static inline int64_t sl_wino_first_row(const struct sl_wino_job *j, int64_t tile_row)
 {
+	return tile_row / j->tiles_h * j->d.out_h + tile_row % j->tiles_h * SL_WINO_OUT;
+}
+
+static inline bool sl_wino_is_even(const struct sl_wino_job *j, int64_t at)
+{
+	return j->d.stride == 2 && at == SL_WINO_EVEN;
+}
+
+static inline bool sl_wino_lacks(const struct sl_wino_job *j, int64_t rows, int64_t at)
+{
+	if (j->d.stride == 2)
+		return at == SL_WINO_EVEN - 1 && rows < SL_WINO_OUT;
 	return at == SL_WINO_SIDE - 1 ? rows < SL_WINO_OUT : at == 0 && rows <= SL_WINO_OUT / 2;
 }
 
-/* Of rows of tiles from … to − 1 those that have row `at` of the domain. */
+/* For rows of tiles from … to − 1, in row `at` of U. */
 static inline int64_t sl_wino_rows(const struct sl_wino_job *j, int64_t at, int64_t from, int64_t to)
 {
-	return to - from - (sl_wino_lacks(j->last_h, at) ? to / j->tiles_h - from / j->tiles_h : 0);
+	if (sl_wino_is_even(j, at))
+		return sl_wino_first_row(j, to) - sl_wino_first_row(j, from);
+	return to - from - (sl_wino_lacks(j, j->last_h, at) ? to / j->tiles_h - from / j->tiles_h : 0);
 }
 
+/* For a row of tiles, in column `at` of U. */
 static inline int64_t sl_wino_columns(const struct sl_wino_job *j, int64_t at)
 {
-	return j->tiles_w - sl_wino_lacks(j->last_w, at);
+	return sl_wino_is_even(j, at) ? j->d.out_w : j->tiles_w - sl_wino_lacks(j, j->last_w, at);
 }
 
-/* Of rows of tiles from … to − 1: the tiles that have a place. */
 static inline int64_t sl_wino_tiles(const struct sl_wino_job *j, int64_t place, int64_t from, int64_t to)
 {
 	return sl_wino_rows(j, place / SL_WINO_SIDE, from, to) * sl_wino_columns(j, place % SL_WINO_SIDE);
+}
+
+/* The units of V or M before those of a place. A unit has room for a value of each tile. */
+static inline int64_t sl_wino_unit(const struct sl_wino_job *j, int64_t place)
+{
+	const int64_t row = place / SL_WINO_SIDE, column = place % SL_WINO_SIDE;
+
+	if (j->d.stride == 1)
+		return place;
+	return row * SL_WINO_LONG + (row == SL_WINO_EVEN ? SL_WINO_OUT : 1) * column;
 }
 
 /* ---- conv_wino_tiles.c */
@@ -104,8 +132,8 @@ struct sl_wino_panel sl_wino_panel_at(const struct sl_wino_pass *pass, int64_t i
 /* Rows k … k + deep − 1 of U's columns of a panel, to `to`; places lie `place` floats apart. */
 void sl_wino_weights(const struct sl_wino_pass *pass, const struct sl_wino_panel *panel, int64_t k, int64_t deep,
 		     float *to, int64_t place);
-/* The first row of pixels of a row of tiles, counted through all images. */
-int64_t sl_wino_first_row(const struct sl_wino_job *job, int64_t tile_row);
+/* dw of c channels += the transform of dU, with places `place` floats apart. */
+void sl_wino_weights_back(const struct sl_wino_job *job, float *dw, const float *du, int64_t place, int64_t c);
 /* Channels that V and M of both directions have at most, a pixel. */
 static inline int64_t sl_wino_most_in(const struct sl_wino_job *j)
 {
@@ -117,11 +145,10 @@ static inline int64_t sl_wino_most_out(const struct sl_wino_job *j)
 	return sl_cpu_max(j->d.c / j->d.taps, j->d.o);
 }
 
-/* Rows of tiles of V or M, whose first row of tiles is `first`. Places lie `place` floats apart, each with the tiles
- * that have it. */
+/* Rows of tiles of V or M, whose first row of tiles is `first`. */
 struct sl_wino_part {
 	int64_t first, row, count; /* these rows are made, or read */
-	int64_t place;
+	int64_t unit;              /* floats of a unit */
 };
 
 /* V of x or, `back`, of dy, with the slices of a window side by side; and dy's counterpart for dW. */

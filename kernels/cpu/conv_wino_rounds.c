@@ -32,16 +32,15 @@ static int64_t panel_place(const struct sl_wino_job *j)
 
 int64_t sl_wino_round_floats(const struct sl_wino_job *j)
 {
-	return j->large_dw
-		       ? SL_WINO_PLACES * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)))
-		       : 0;
+	return j->large_dw ? j->units * (place_floats(j, sl_wino_most_in(j)) + place_floats(j, sl_wino_most_out(j)))
+			   : 0;
 }
 
 int64_t sl_wino_round_worker_floats(const struct sl_wino_job *j)
 {
-	const int64_t panel = sl_wino_apart(CHAIN * SL_WINO_PANEL) + panel_place(j);
+	const int64_t panel = SL_WINO_PLACES * sl_wino_apart(CHAIN * SL_WINO_PANEL) + j->units * panel_place(j);
 
-	return j->large ? SL_WINO_PLACES * sl_cpu_max(panel, sl_wino_apart(OUTER * COLUMNS)) : 0;
+	return j->large ? sl_cpu_max(panel, SL_WINO_PLACES * sl_wino_apart(OUTER * COLUMNS)) : 0;
 }
 
 /* ---- forward and dX */
@@ -64,8 +63,9 @@ static void round_product(void *arg, int64_t place, int worker)
 	const struct round *r = arg;
 	const struct sl_wino_job *j = r->j;
 	const struct sl_wino_pass *p = r->p;
-	const float *v = j->round + place * place_floats(j, p->in);
-	float *m = j->round + SL_WINO_PLACES * place_floats(j, p->in) + place * place_floats(j, p->out);
+	const int64_t unit = sl_wino_unit(j, place);
+	const float *v = j->round + unit * place_floats(j, p->in);
+	float *m = j->round + j->units * place_floats(j, p->in) + unit * place_floats(j, p->out);
 
 	sl_gemm_rows(&p->u[place], m, p->out + SL_WINO_PAD, &v, 1, p->in + SL_WINO_PAD,
 		     sl_wino_tiles(j, place, r->row, r->row + r->rows), false, &(struct sl_prefetch){0});
@@ -76,7 +76,7 @@ static void round_out(void *arg, int64_t at, int worker)
 	const struct round *r = arg;
 	const struct sl_wino_job *j = r->j;
 	const struct sl_wino_pass *p = r->p;
-	const float *m = j->round + SL_WINO_PLACES * place_floats(j, p->in);
+	const float *m = j->round + j->units * place_floats(j, p->in);
 
 	sl_wino_out(p, (struct sl_wino_part){r->row, r->row + at, 1, place_floats(j, p->out)}, m, p->out + SL_WINO_PAD,
 		    0, p->out);
@@ -91,12 +91,13 @@ static void panel_products(const struct sl_wino_pass *p, const float *u, float *
 
 	for (int64_t i = 0; i < SL_WINO_PLACES * panels; i++) {
 		const int64_t place = i / panels, a = i % panels * most;
-		const float *v = j->round + place * place_floats(j, p->in) + k;
+		const float *v = j->round + sl_wino_unit(j, place) * place_floats(j, p->in) + k;
 
-		j->simd->gemm_rows(m + place * panel_place(j) + a, SL_WINO_PANEL, &v, 1, p->in + SL_WINO_PAD, deep,
+		j->simd->gemm_rows(m + sl_wino_unit(j, place) * panel_place(j) + a, SL_WINO_PANEL, &v, 1,
+				   p->in + SL_WINO_PAD, deep,
 				   u + place * sl_wino_apart(CHAIN * SL_WINO_PANEL) + a * CHAIN,
-				   sl_wino_tiles(j, place, 0, j->rows),
-				   (int)sl_cpu_min(most, n - a), k > 0, &(struct sl_prefetch){0});
+				   sl_wino_tiles(j, place, 0, j->rows), (int)sl_cpu_min(most, n - a), k > 0,
+				   &(struct sl_prefetch){0});
 	}
 }
 
@@ -148,7 +149,7 @@ static void round_gradient(void *arg, int64_t at, int worker)
 	const struct sl_wino_job *j = r->j;
 	const int64_t c = j->d.c, o = j->d.o, row = r->row + at;
 	float *memory = j->scratch + worker * sl_wino_worker_floats(j), *v = j->round;
-	float *m = v + SL_WINO_PLACES * place_floats(j, c), *db = j->bias + row * sl_cpu_line(o);
+	float *m = v + j->units * place_floats(j, c), *db = j->bias + row * sl_cpu_line(o);
 	const struct sl_wino_pixels x = {j->call->x, c / j->d.taps}, dy = sl_wino_gradient(j, row, 1, 0, memory);
 
 	sl_wino_in(j, &x, false, (struct sl_wino_part){r->row, row, 1, place_floats(j, c)}, v);
@@ -179,24 +180,24 @@ static void whole_outer(void *arg, int64_t task, int worker)
 	const int64_t k = task % column_blocks(j) * COLUMNS, some = sl_cpu_min(COLUMNS, c - k);
 	const int64_t n = sl_cpu_min(outer_rows(j), o - at), place = sl_wino_apart(OUTER * COLUMNS);
 	const int64_t place_v = place_floats(j, c), place_m = place_floats(j, o);
-	const float *v = j->round + k, *m = j->round + SL_WINO_PLACES * place_v + at;
+	const float *v = j->round + k, *m = j->round + j->units * place_v + at;
 	float *du = j->scratch + worker * sl_wino_worker_floats(j);
 
 	memset(du, 0, (size_t)(SL_WINO_PLACES * place) * sizeof *du);
 	for (int i = 0; i < SL_WINO_PLACES; i++)
-		j->simd->gemm_outer(du + i * place, COLUMNS, m + i * place_m, o + SL_WINO_PAD, n, v + i * place_v,
-				    c + SL_WINO_PAD, some, sl_wino_tiles(j, i, r->row, r->row + r->rows),
-				    &(struct sl_prefetch){0});
+		j->simd->gemm_outer(du + i * place, COLUMNS, m + sl_wino_unit(j, i) * place_m, o + SL_WINO_PAD, n,
+				    v + sl_wino_unit(j, i) * place_v, c + SL_WINO_PAD, some,
+				    sl_wino_tiles(j, i, r->row, r->row + r->rows), &(struct sl_prefetch){0});
 	for (int64_t a = 0; a < n; a++)
-		j->simd->wino_weights_back(j->call->dw + (at + a) * 9 * c + k, c, du + a * COLUMNS, place, (int)some);
+		sl_wino_weights_back(j, j->call->dw + (at + a) * 9 * c + k, du + a * COLUMNS, place, some);
 }
 
 static void round_outer(void *arg, int64_t i, int worker)
 {
 	const struct round *r = arg;
 	const struct sl_wino_job *j = r->j;
-	const int64_t c = j->d.c, o = j->d.o, place_v = place_floats(j, c);
-	const float *v = j->round + i * place_v, *m = j->round + SL_WINO_PLACES * place_v + i * place_floats(j, o);
+	const int64_t c = j->d.c, o = j->d.o, place_v = place_floats(j, c), unit = sl_wino_unit(j, i);
+	const float *v = j->round + unit * place_v, *m = j->round + j->units * place_v + unit * place_floats(j, o);
 	float *du = j->part + i * sl_wino_gradient_place(j);
 
 	if (r->row == 0)

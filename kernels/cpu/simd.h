@@ -198,6 +198,15 @@ struct sl_cpu_simd {
 	 * wino_weights_back adds the transposed transform of du to dw. */
 	void (*wino_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
 	void (*wino_weights_back)(float *dw, int64_t ldw, const float *du, int64_t plane, int c);
+	/* The same of stride 2. A tile's 9×9 places lie at[i] floats from V or M on; -1: the tile does without.
+	 * d [9, 9]; dy [5, 5] for dX, [4, 4] for dW; y [4, 4], dx [8, 8]. U has 6×6 places, see body_wino2.h. */
+	void (*wino2_in)(float *v, const int64_t *at, const float *const *d, int c);
+	void (*wino2_in_back)(float *v, const int64_t *at, const float *const *dy, int c);
+	void (*wino2_grad)(float *v, const int64_t *at, const float *const *dy, int c);
+	void (*wino2_out)(float *const *y, const float *v, const int64_t *at, const float *bias, int c, bool add);
+	void (*wino2_out_back)(float *const *dx, const float *v, const int64_t *at, const float *bias, int c, bool add);
+	void (*wino2_weights)(float *u, int64_t plane, const float *w, int64_t ldw, int c, bool turned);
+	void (*wino2_weights_back)(float *dw, int64_t ldw, const float *du, int64_t plane, int c);
 	/* Depthwise 3×3, stride 1 or 2, of a strip: l ≤ SL_DW_LANES channels. Its rows of x and dy are
 	 * [columns + 2, SL_DW_LANES], with a zero column on either side. w and dw are [9, ldw]. In a
 	 * row of a tensor, columns are ldx or ldy floats apart. */

@@ -18,6 +18,7 @@
 #include "kernels/cpu/body_held.h"
 
 #include "kernels/cpu/body_wino.h"
+#include "kernels/cpu/body_wino2.h"
 
 const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.name = "avx512",

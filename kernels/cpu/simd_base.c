@@ -16,6 +16,7 @@
 #include "kernels/cpu/body_group.h"
 
 #include "kernels/cpu/body_wino.h"
+#include "kernels/cpu/body_wino2.h"
 
 const struct sl_cpu_simd sl_cpu_simd_base = {
 	.name = "base",

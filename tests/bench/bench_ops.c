@@ -286,9 +286,8 @@ static double multiplied(const struct sl_op *op)
 {
 	const int64_t *in = op->in_shape[0].dim;
 
-	if (op->kind != SL_OP_CONV2D || !sl_conv_wino_takes(op))
-		return (double)sl_op_macs(op, in[0]);
-	return 36.0 * (double)(in[0] * ((in[1] + 3) / 4) * ((in[2] + 3) / 4) * in[3] * op->out_shape.dim[3]);
+	return op->kind == SL_OP_CONV2D && sl_conv_wino_takes(op, NULL) ? sl_conv_wino_products(op, in[0])
+									: (double)sl_op_macs(op, in[0]);
 }
 
 static double floor_ms(const struct op_profile *p, enum pass pass, const struct peak *peak)

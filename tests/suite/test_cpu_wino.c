@@ -1,7 +1,7 @@
-/* Winograd's F(4×4, 3×3) beside the reference in double: tiles that edges cut short, channels that fill no register,
- * one and several rounds of large weights, at each SIMD level. Its errors are larger than a direct sum's, and bounded
- * here: root mean square 2e-6 of that of the tensor, the largest 3e-5. F(4×4) mixes the six inputs of a tile's row.
- * So a large number disturbs the 4×4 outputs of its tile alone, and a NaN spreads to them alone. */
+/* Winograd's F(4×4, 3×3), and stride 2, beside the reference in double: tiles that edges cut short, channels that fill
+ * no register, one and several rounds of large weights, at each SIMD level. Its errors are larger than a direct sum's,
+ * and bounded here: root mean square 2e-6 of that of the tensor, the largest 3e-5. F(4×4) mixes the six inputs of a
+ * tile's row. So a large number disturbs the 4×4 outputs of its tile alone, and a NaN spreads to them alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -22,6 +22,12 @@ static struct op_case conv_of(int n, int h, int w, int c, int o, bool bias)
 		.kind = SL_OP_CONV2D, .n = n, .h = h, .w = w, .c = c, .u.conv = {c, o, 3, 3, 1, 1, 1, bias, 1}};
 }
 
+static struct op_case by_two(struct op_case c)
+{
+	c.u.conv.stride = 2;
+	return c;
+}
+
 struct pair {
 	struct sl_pool *pool;
 	struct sl_backend cpu, ref;
@@ -30,11 +36,15 @@ struct pair {
 
 static void both(struct pair *p, const struct op_case *c, bool backward)
 {
+	struct sl_op op;
 	const struct op_run_how how = {.chunks = 1, .backward = backward, .din = backward ? OP_DIN_ADD : OP_DIN_NONE};
 	struct op_log log = {.backend = "cpu", .mode = "Winograd"};
 	struct sl_fail fail = {0};
 
 	*p = (struct pair){0};
+	assert_int_equal(op_case_op(c, c->n, &op, &fail), SL_OK);
+	if (c->h > 4 || c->w > 4)
+		assert_true(sl_conv_wino_takes(&op, NULL));
 	assert_int_equal(sl_pool_open(&p->pool, 2, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&p->cpu, p->pool, &fail), SL_OK);
 	assert_int_equal(sl_ref_backend_open(&p->ref, &fail), SL_OK);
@@ -91,6 +101,18 @@ static void tiles_are_cut_at_edges(void **state)
 		}
 }
 
+static void tiles_of_stride_two_are_cut_at_edges(void **state)
+{
+	for (int h = 1; h <= 17; h++)
+		for (int w = 1 + h % 2; w <= 17; w += 2) {
+			const struct op_case c = by_two(conv_of(2, h, w, C, O, w % 4 == 1)),
+					     turned = by_two(conv_of(1, w, h, O, C, false));
+
+			within_bounds(&c);
+			within_bounds(&turned);
+		}
+}
+
 static void large_weights_take_rounds(void **state)
 {
 	const struct op_case cases[] = {
@@ -98,6 +120,8 @@ static void large_weights_take_rounds(void **state)
 		conv_of(3, 5, 60, 176, 168, false), /* 90 tiles: U alone is */
 		conv_of(3, 1, 256, 176, 168, true), /* two rounds */
 		conv_of(2, 7, 9, 130, 120, true),   /* dU alone is large */
+		by_two(conv_of(1, 14, 13, 176, 168, true)), by_two(conv_of(3, 9, 120, 176, 168, false)),
+		by_two(conv_of(3, 2, 512, 176, 168, true)), by_two(conv_of(2, 14, 18, 130, 120, true)),
 	};
 
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -107,20 +131,19 @@ static void large_weights_take_rounds(void **state)
 /* Whether an output of the tile that has output i, of any channel, is marked. */
 static bool is_tile_marked(const struct op_case *c, const bool *mark, int64_t i)
 {
-	const int64_t px = i / O, n = px / (c->h * c->w), y = px / c->w % c->h / TILE * TILE,
-		      x = px % c->w / TILE * TILE;
+	const int64_t step = c->u.conv.stride, h = (c->h + step - 1) / step, w = (c->w + step - 1) / step;
+	const int64_t px = i / O, n = px / (h * w), y = px / w % h / TILE * TILE, x = px % w / TILE * TILE;
 
-	for (int64_t a = y; a < y + TILE && a < c->h; a++)
-		for (int64_t b = x; b < x + TILE && b < c->w; b++)
+	for (int64_t a = y; a < y + TILE && a < h; a++)
+		for (int64_t b = x; b < x + TILE && b < w; b++)
 			for (int64_t o = 0; o < O; o++)
-				if (mark[((n * c->h + a) * c->w + b) * O + o])
+				if (mark[((n * h + a) * w + b) * O + o])
 					return true;
 	return false;
 }
 
-static void a_nan_stays_in_its_tiles(void **state)
+static void nan_stays_in_its_tiles(struct op_case c)
 {
-	struct op_case c = conv_of(3, 11, 13, C, O, true);
 	struct pair p;
 	bool *mark;
 
@@ -137,10 +160,15 @@ static void a_nan_stays_in_its_tiles(void **state)
 	close_both(&p);
 }
 
-/* Outputs of the tiles that do not read it keep their bits; the others' errors grow with it. */
-static void a_large_number_disturbs_its_tiles_alone(void **state)
+static void a_nan_stays_in_its_tiles(void **state)
 {
-	struct op_case c = conv_of(3, 11, 13, C, O, false);
+	nan_stays_in_its_tiles(conv_of(3, 11, 13, C, O, true));
+	nan_stays_in_its_tiles(by_two(conv_of(3, 21, 26, C, O, true)));
+}
+
+/* Outputs of the tiles that do not read it keep their bits; the others' errors grow with it. */
+static void large_number_disturbs_its_tiles_alone(struct op_case c)
+{
 	struct pair p, before;
 	int64_t count;
 	bool *mark;
@@ -166,10 +194,18 @@ static void a_large_number_disturbs_its_tiles_alone(void **state)
 	close_both(&before);
 }
 
+static void a_large_number_disturbs_its_tiles_alone(void **state)
+{
+	large_number_disturbs_its_tiles_alone(conv_of(3, 11, 13, C, O, false));
+	large_number_disturbs_its_tiles_alone(by_two(conv_of(3, 21, 26, C, O, false)));
+}
+
 static void each_level(void **state)
 {
 	static const char variable[] = "SL_CPU_SIMD";
-	const struct op_case cases[] = {conv_of(2, 6, 9, C, O, true), conv_of(1, 7, 7, 176, 168, false)};
+	const struct op_case cases[] = {conv_of(2, 6, 9, C, O, true), conv_of(1, 7, 7, 176, 168, false),
+					by_two(conv_of(2, 11, 14, C, O, true)),
+					by_two(conv_of(1, 14, 14, 176, 168, false))};
 
 	for (int l = 0; sl_cpu_levels[l] != NULL; l++) {
 		if (!sl_cpu_levels[l]->runs())
@@ -185,6 +221,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tiles_are_cut_at_edges),
+		cmocka_unit_test(tiles_of_stride_two_are_cut_at_edges),
 		cmocka_unit_test(large_weights_take_rounds),
 		cmocka_unit_test(a_nan_stays_in_its_tiles),
 		cmocka_unit_test(a_large_number_disturbs_its_tiles_alone),
