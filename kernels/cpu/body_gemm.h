@@ -402,19 +402,12 @@ static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, i
 			stv(to + k, ldv(x + k, left(n - k)), left(n - k));
 }
 
-/* One panel of c, tile by tile down its rows. Several tiles read b from a packed copy: rows that lie
- * far apart map to few sets of the cache. */
-static void outer_panel(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+/* One panel of c, tile by tile down its rows. */
+static void outer_tiles(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			int nb, int64_t rows, struct sl_prefetch *next)
 {
 	const int tile = tile_of(na);
-	float copied[CHAIN * PANEL];
 
-	if (na > 4 * TILE_ROWS) {
-		copy_columns(copied, PANEL, b, ldb, rows, nb);
-		b = copied;
-		ldb = PANEL;
-	}
 	for (int64_t i = 0; i < na; i += tile) {
 		int t = na - i < tile ? (int)(na - i) : tile;
 
@@ -423,27 +416,54 @@ static void outer_panel(float *c, int64_t ldc, const float *a, int64_t lda, int6
 	}
 }
 
-/* `a` is copied, WIDE columns at a time, where its row stride maps to few cache sets and several panels
- * read it. The copy changes the order of no sum. */
+/* The same, which reads b from a packed copy: rows that lie far apart map to few sets of the cache. Not inlined, like
+ * outer_copied: a function with a large frame touches all of it at each call, which small products would pay for. */
+static __attribute__((noinline)) void outer_packed(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
+						   const float *b, int64_t ldb, int nb, int64_t rows,
+						   struct sl_prefetch *next)
+{
+	float copied[CHAIN * PANEL];
+
+	copy_columns(copied, PANEL, b, ldb, rows, nb);
+	outer_tiles(c, ldc, a, lda, na, copied, PANEL, nb, rows, next);
+}
+
+/* All panels of c, of at most CHAIN rows. Several tiles are worth a copy of b. */
+static void outer_panels(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+			 int64_t nb, int64_t rows, struct sl_prefetch *next)
+{
+	for (int64_t at = 0; at < nb; at += PANEL)
+		(na > 4 * TILE_ROWS ? outer_packed : outer_tiles)(c + at, ldc, a, lda, na, b + at, ldb,
+								  nb - at < PANEL ? (int)(nb - at) : PANEL, rows, next);
+}
+
+/* The same with a copy of `a`, some columns at a time. The copy changes the order of no sum. Its rows are an odd number
+ * of cache lines apart. */
+static __attribute__((noinline)) void outer_copied(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
+						   const float *b, int64_t ldb, int64_t nb, int64_t rows,
+						   struct sl_prefetch *next)
+{
+	enum { WIDE = 336 /* whole tiles of 14, 12 or 6, and whole lines */, LINE = 16 /* floats */ };
+	float copied[CHAIN * (WIDE + LINE)];
+
+	for (int64_t i = 0; i < na; i += WIDE) {
+		const int64_t w = na - i < WIDE ? na - i : WIDE, ld = ((w + LINE - 1) / LINE | 1) * LINE;
+
+		copy_columns(copied, ld, a + i, lda, rows, w);
+		outer_panels(c + i * ldc, ldc, copied, ld, w, b, ldb, nb, rows, next);
+	}
+}
+
+/* `a` is copied where its row stride maps to few cache sets and several panels read it. */
 static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 		       int64_t nb, int64_t rows, struct sl_prefetch *next)
 {
-	enum { WIDE = 84 /* whole tiles of 14, 12 or 6 */, COPIED = 96 };
-	const int64_t chain = chain_of(rows), wide = lda % CHAIN == 0 && nb > 4 * PANEL ? WIDE : na;
-	float copied[CHAIN * COPIED];
+	const int64_t chain = chain_of(rows);
+	const bool copies = lda % CHAIN == 0 && na > 6 * TILE_ROWS && nb > 4 * PANEL;
 
 	for (int64_t m = 0; m < rows; m += chain)
-		for (int64_t i = 0; i < na; i += wide) {
-			const int64_t n = rows - m < chain ? rows - m : chain, w = na - i < wide ? na - i : wide;
-			const bool copies = wide < na;
-			const float *from = a + m * lda + i;
-
-			if (copies)
-				copy_columns(copied, COPIED, from, lda, n, w);
-			for (int64_t at = 0; at < nb; at += PANEL)
-				outer_panel(c + i * ldc + at, ldc, copies ? copied : from, copies ? COPIED : lda, w,
-					    b + m * ldb + at, ldb, nb - at < PANEL ? (int)(nb - at) : PANEL, n, next);
-		}
+		(copies ? outer_copied : outer_panels)(c, ldc, a + m * lda, lda, na, b + m * ldb, ldb, nb,
+						       rows - m < chain ? rows - m : chain, next);
 }
 
 static void patches(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n)

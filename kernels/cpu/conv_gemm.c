@@ -24,7 +24,8 @@ enum {
 	FORWARD_COLUMNS = 128, /* of a task, if M has few blocks */
 	COLUMNS = 32,          /* multiple of every panel */
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
-	SAME_SETS = 512,       /* rows a multiple of so many floats long map to the same cache sets */
+	SAME_SETS = 512,       /* rows a multiple of so many floats long map to few cache sets */
+	SAME_SET = 1024,       /* to a single one, which holds fewer rows than a tile has */
 	TURNED_FLOATS = 16384, /* largest dW that may be summed transposed: one thread transposes it back */
 };
 
@@ -80,7 +81,7 @@ static int64_t padded(int64_t n)
 
 static int64_t worker_floats(const struct job *j)
 {
-	return sl_cpu_line(most_rows(j) * padded(j->k)) + sl_cpu_line(most_rows(j) * j->d.o);
+	return sl_cpu_line(most_rows(j) * padded(j->k)) + sl_cpu_line(most_rows(j) * padded(j->d.o));
 }
 
 /* Divides the columns into at most `groups` even groups of whole panels. */
@@ -210,11 +211,11 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j) + dy_floats(&j));
 	j.ld_dy = j.d.o;
 	j.ld_p = j.k;
-	if (backward && j.groups > 1 && (call->post != NULL || padded(j.d.o) != j.d.o)) {
+	if (backward && j.groups > 1 && (call->post != NULL || padded(j.d.o) != j.d.o))
 		j.dy = packed + packed_floats(&j);
+	if (backward && (j.dy != NULL || j.d.o % SAME_SET == 0))
 		j.ld_dy = padded(j.d.o);
-	}
-	if (backward && j.groups > 1)
+	if (backward ? j.groups > 1 : j.k % SAME_SET == 0)
 		j.ld_p = padded(j.k);
 	if (backward)
 		pack_back(&j, packed);
@@ -333,33 +334,41 @@ static void bn_gradient(const struct job *j, float *to, int64_t m, int64_t rows)
 			      false);
 }
 
+/* Rows [m, m + rows) of the gradient at Y, row stride ld_dy. */
+static void copy_gradient(const struct job *j, float *to, int64_t m, int64_t rows)
+{
+	const int64_t o = j->d.o;
+
+	if (j->ld_dy == o) {
+		bn_gradient(j, to, m, rows);
+		return;
+	}
+	for (int64_t r = m; r < m + rows; r++, to += j->ld_dy)
+		if (j->call->post != NULL)
+			bn_gradient(j, to, r, 1);
+		else
+			memcpy(to, j->call->dy + r * o, (size_t)o * sizeof(float));
+}
+
 static void gradient_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
-	int64_t o = j->d.o, m = block * GRADIENT_ROWS, end = sl_cpu_min(j->m, m + GRADIENT_ROWS);
+	const int64_t m = block * GRADIENT_ROWS;
 
-	if (j->ld_dy == o) {
-		bn_gradient(j, j->dy + m * o, m, end - m);
-		return;
-	}
-	for (; m < end; m++)
-		if (j->call->post != NULL)
-			bn_gradient(j, j->dy + m * j->ld_dy, m, 1);
-		else
-			memcpy(j->dy + m * j->ld_dy, j->call->dy + m * o, (size_t)o * sizeof(float));
+	copy_gradient(j, j->dy + m * j->ld_dy, m, sl_cpu_min(GRADIENT_ROWS, j->m - m));
 }
 
-/* The gradient at Y of rows [m, m + rows), row stride ld_dy: dy itself, or dy propagated through the
- * batchnorm behind. */
+/* The gradient at Y of rows [m, m + rows), row stride ld_dy: dy itself, or a copy, propagated through the batchnorm
+ * behind if there is one. */
 static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
 {
 	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * padded(j->k));
 
 	if (j->dy != NULL)
 		return j->dy + m * j->ld_dy;
-	if (j->call->post == NULL)
+	if (j->call->post == NULL && j->ld_dy == j->d.o)
 		return j->call->dy + m * j->d.o;
-	bn_gradient(j, to, m, rows);
+	copy_gradient(j, to, m, rows);
 	return to;
 }
 
@@ -405,7 +414,7 @@ static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl
 	float *y = call->y + m * j->d.o, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 	const float *p = patches(j, m, rows, (struct sl_bn_range){0, j->k}, worker);
 
-	sl_gemm_rows(&w, y + o.at, j->d.o, &p, 1, j->k, rows, false, next);
+	sl_gemm_rows(&w, y + o.at, j->d.o, &p, 1, j->ld_p, rows, false, next);
 	for (int64_t r = 0; r < rows && call->bias != NULL; r++)
 		simd->sum(y + r * j->d.o + o.at, y + r * j->d.o + o.at, call->bias + o.at, o.n);
 	if (call->post != NULL && call->training) {
