@@ -2,9 +2,9 @@
  * computed several at a time, as a bundle whose channels fill a register (body_group.h); a wide group is a bundle of
  * its own, and takes the products of dense layers. A bundle's channels of some input rows are copied out, with zeros
  * around the image. Then the values under a tap of the window are rows of a matrix, [pixels of an output row, in], for
- * a product with the tap's weights [in, out]. dX is the same product, from dY with the window turned and, with a
- * stride, zeros between its pixels. dW is summed over spans of bands, which depend on the shape alone, then over the
- * spans. */
+ * a product with the tap's weights [in, out]. dX is the same product, from dY. With a stride, each of its pixels gets
+ * values by some of the taps alone, by which of stride² classes it is in. dW is summed over spans of bands, which
+ * depend on the shape alone, then over the spans. */
 #include <math.h>
 #include <string.h>
 
@@ -25,13 +25,12 @@ struct job {
 	struct sl_conv_dims d;
 	int32_t lane[2][MOST_LANES / 2 * MOST_LANES]; /* of a bundle, for forward and dX: see simd.h */
 	int64_t in, out;                              /* channels of a group */
-	int64_t groups, bundle, bundles;      /* all groups; groups of a bundle, of which the last may have fewer */
-	int64_t taps, products, product_taps; /* KH·KW; products for an output row; taps of each, of the last maybe
-					       * fewer */
-	struct sl_bands bands, data_bands;    /* rows of Y, of dX */
+	int64_t groups, bundle, bundles;   /* all groups; groups of a bundle, of which the last may have fewer */
+	int64_t taps, product_taps;        /* KH·KW; most taps of a product */
+	struct sl_bands bands, data_bands; /* rows of Y, of dX */
 	int64_t spans, span_bands;
 	float *part;    /* [spans, dW of all bundles and dbias] */
-	float *packed;  /* weights of each product of each bundle */
+	float *packed;  /* weights of each tap of each bundle */
 	float *scratch; /* per worker: rows of x or dy, or a product's weights */
 };
 
@@ -68,12 +67,11 @@ static int64_t part_floats(const struct job *j)
 	return sl_cpu_line(j->bundles * weight_floats(j)) + sl_cpu_line(j->d.o);
 }
 
+/* A tap's weights, of a bundle. */
 static int64_t packed_floats(const struct job *j)
 {
-	const int64_t taps = j->product_taps;
-
-	return sl_cpu_line(sl_cpu_max(sl_gemm_packed_floats(taps * j->in, weight_row(j, false)),
-				      sl_gemm_packed_floats(taps * j->out, weight_row(j, true))));
+	return sl_cpu_max(sl_gemm_packed_floats(j->in, weight_row(j, false)),
+			  sl_gemm_packed_floats(j->out, weight_row(j, true)));
 }
 
 /* Pixels from the first to the last tap of a window. */
@@ -129,15 +127,14 @@ static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, s
 		list_lanes(&j);
 		most_taps = sl_cpu_min(MOST_TAPS, MOST_TERMS / sl_cpu_max(j.in, j.out));
 	}
-	j.products = sl_cpu_blocks(j.taps, most_taps);
-	j.product_taps = sl_cpu_blocks(j.taps, j.products);
+	j.product_taps = sl_cpu_blocks(j.taps, sl_cpu_blocks(j.taps, most_taps));
 	j.bands = sl_bands_of(d);
 	j.data_bands = sl_bands_of(&(struct sl_conv_dims){.n = d->n, .out_h = d->h});
 	j.span_bands = sl_cpu_blocks(j.bands.all, most_spans(&j));
 	j.spans = sl_cpu_blocks(j.bands.all, j.span_bands);
 	j.part = workspace;
 	j.packed = j.part + most_spans(&j) * part_floats(&j);
-	j.scratch = j.packed + j.bundles * j.products * packed_floats(&j);
+	j.scratch = j.packed + j.bundles * j.taps * packed_floats(&j);
 	return j;
 }
 
@@ -146,7 +143,7 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op, con
 	const struct sl_conv_dims d = sl_conv_dims_of(op, NULL, op->in_shape[0].dim[0]);
 	const struct job j = job_of(op, &d, be, NULL);
 
-	return (size_t)(most_spans(&j) * part_floats(&j) + j.bundles * j.products * packed_floats(&j) +
+	return (size_t)(most_spans(&j) * part_floats(&j) + j.bundles * j.taps * packed_floats(&j) +
 			sl_cpu_threads(be) * scratch_floats(&j)) *
 	       sizeof(float);
 }
@@ -159,67 +156,147 @@ static struct job open_job(const struct sl_conv_call *call)
 	return j;
 }
 
-/* ---- weights */
+/* ---- classes of pixels */
 
-static int taps_of(const struct job *j, int64_t product)
+/* Taps of a window's side that reach the same pixels of dX: first, first + step, … */
+struct run {
+	int64_t first, step, n;
+	int64_t before; /* taps of runs with a smaller `first` */
+};
+
+/* Taps so far apart reach the same pixels. */
+static int64_t step_of(const struct sl_conv_dims *d)
 {
-	return (int)sl_cpu_min(j->product_taps, j->taps - product * j->product_taps);
+	int64_t a = d->stride, b = d->dilation;
+
+	while (b) {
+		const int64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return d->stride / a;
 }
 
-/* The weights of a product: a bundle's as they are, [taps·in, lanes] for forward and [taps·out, lanes] for dX; of a
- * wide group packed. */
-static struct sl_gemm_weights packed_at(const struct job *j, int64_t index, int64_t product, bool back)
+static struct run run_at(int taps, int64_t step, int64_t first)
 {
-	const int taps = taps_of(j, product);
+	struct run r = {first, step, (taps - first + step - 1) / step, 0};
 
-	return (struct sl_gemm_weights){j->simd, j->packed + (index * j->products + product) * packed_floats(j),
+	for (int64_t f = 0; f < first; f++)
+		r.before += (taps - f + step - 1) / step;
+	return r;
+}
+
+/* The run that reaches a pixel; n is 0 if none does. */
+static struct run run_of(int taps, const struct sl_conv_dims *d, int64_t step, int64_t pixel)
+{
+	for (int64_t f = 0; f < sl_cpu_min(step, taps); f++)
+		if ((pixel + d->pad - f * d->dilation) % d->stride == 0)
+			return run_at(taps, step, f);
+	return (struct run){.step = 1};
+}
+
+/* A class of pixels, by the taps that reach them. Outputs are one class, with all taps. */
+struct class
+{
+	struct run h, w;
+};
+
+static int64_t taps_of(const struct class *c)
+{
+	return c->h.n * c->w.n;
+}
+
+/* Taps of the classes before, by h.first, then w.first. */
+static int64_t taps_before(const struct job *j, const struct class *c)
+{
+	return c->h.before * j->d.kw + c->h.n * c->w.before;
+}
+
+static struct class all_taps(const struct job *j)
+{
+	return (struct class){run_at(j->d.kh, 1, 0), run_at(j->d.kw, 1, 0)};
+}
+
+struct tap {
+	int64_t h, w;
+};
+
+static struct tap tap_at(const struct class *c, int64_t i)
+{
+	return (struct tap){c->h.first + i / c->w.n * c->h.step, c->w.first + i % c->w.n * c->w.step};
+}
+
+/* ---- weights */
+
+/* The weights of `taps` taps of a class, from `at` on: a bundle's as they are, [taps·in, lanes] for forward and
+ * [taps·out, lanes] for dX; of a wide group packed. */
+static struct sl_gemm_weights packed_at(const struct job *j, int64_t index, const struct class *c, int64_t at,
+					int64_t taps, bool back)
+{
+	return (struct sl_gemm_weights){j->simd,
+					j->packed + (index * j->taps + taps_before(j, c) + at) * packed_floats(j),
 					taps * (back ? j->out : j->in), weight_row(j, back), false};
 }
 
-/* Writes the weights of output channel o of a bundle, for some taps, to a product's matrix. */
-static void spread(const struct job *j, float *to, const float *w, int64_t o, int taps, bool back)
+/* Writes the weights of output channel o of a bundle, for a tap, to rows of a product's matrix. */
+static void spread(const struct job *j, float *to, const float *w, int64_t o, bool back)
 {
 	const int64_t ld = weight_row(j, back);
 
-	for (int t = 0; t < taps; t++, w += j->in) {
-		if (back)
-			memcpy(to + (t * j->out + o % j->out) * ld + o / j->out * j->in, w, (size_t)j->in * sizeof *w);
-		for (int64_t i = 0; i < j->in && !back; i++)
-			to[(t * j->in + i) * ld + o] = w[i];
+	if (back)
+		memcpy(to + o % j->out * ld + o / j->out * j->in, w, (size_t)j->in * sizeof *w);
+	for (int64_t i = 0; i < j->in && !back; i++)
+		to[i * ld + o] = w[i];
+}
+
+static void pack_class(const struct job *j, int64_t index, const struct class *c, int worker, bool back)
+{
+	const struct bundle b = bundle_at(j, index);
+
+	for (int64_t at = 0; at < taps_of(c); at += j->product_taps) {
+		const int64_t taps = sl_cpu_min(j->product_taps, taps_of(c) - at), deep = back ? j->out : j->in;
+		const struct sl_gemm_weights w = packed_at(j, index, c, at, taps, back);
+		float *matrix = is_bundled(j) ? w.packed : j->scratch + worker * scratch_floats(j);
+
+		memset(matrix, 0, (size_t)(w.depth * w.n) * sizeof *matrix);
+		for (int64_t i = 0; i < taps; i++) {
+			const struct tap t = tap_at(c, at + i);
+
+			for (int64_t o = 0; o < b.out; o++)
+				spread(j, matrix + i * deep * w.n,
+				       j->call->w + ((b.out_at + o) * j->taps + t.h * j->d.kw + t.w) * j->in, o, back);
+		}
+		if (!is_bundled(j))
+			(void)sl_gemm_pack_here(j->simd, w.packed, matrix, w.depth, w.n, w.n, 1);
 	}
 }
 
-static void pack(const struct job *j, int64_t task, int worker, bool back)
+static void pack_forward(void *arg, int64_t index, int worker)
 {
-	const int64_t product = task % j->products;
-	const struct bundle b = bundle_at(j, task / j->products);
-	const struct sl_gemm_weights w = packed_at(j, task / j->products, product, back);
-	float *matrix = is_bundled(j) ? w.packed : j->scratch + worker * scratch_floats(j);
+	const struct class all = all_taps(arg);
 
-	memset(matrix, 0, (size_t)(w.depth * w.n) * sizeof *matrix);
-	for (int64_t o = 0; o < b.out; o++)
-		spread(j, matrix, j->call->w + ((b.out_at + o) * j->taps + product * j->product_taps) * j->in, o,
-		       taps_of(j, product), back);
-	if (!is_bundled(j))
-		(void)sl_gemm_pack_here(j->simd, w.packed, matrix, w.depth, w.n, w.n, 1);
+	pack_class(arg, index, &all, worker, false);
 }
 
-static void pack_forward(void *arg, int64_t task, int worker)
+static void pack_back(void *arg, int64_t index, int worker)
 {
-	pack(arg, task, worker, false);
-}
+	const struct job *j = arg;
+	const int64_t step = step_of(&j->d), high = sl_cpu_min(step, j->d.kh), wide = sl_cpu_min(step, j->d.kw);
 
-static void pack_back(void *arg, int64_t task, int worker)
-{
-	pack(arg, task, worker, true);
+	for (int64_t i = 0; i < high * wide; i++) {
+		const struct class c = {run_at(j->d.kh, step, i / wide), run_at(j->d.kw, step, i % wide)};
+
+		pack_class(j, index, &c, worker, true);
+	}
 }
 
 /* ---- rows */
 
-/* Rows of an image [h, w, all], spread: pixel (a, b) is the image's (a/step, b/step), or 0 where there is none. */
+/* Rows of an image [h, w, all]. */
 struct image {
 	const float *from;
-	int64_t h, w, all, step;
+	int64_t h, w, all;
 };
 
 /* Some rows of a bundle's channels, [rows, wide, channels], from pixel (top, left) on. */
@@ -228,21 +305,18 @@ struct rows {
 	int64_t top, left, rows, wide, channels;
 };
 
+/* With zeros around the image. */
 static void copy_rows(const struct rows *r, const struct image *x)
 {
 	memset(r->to, 0, (size_t)(r->rows * r->wide * r->channels) * sizeof *r->to);
 	for (int64_t a = 0; a < r->rows; a++) {
 		const int64_t h = r->top + a;
-		const bool inside = h >= 0 && h % x->step == 0 && h / x->step < x->h;
 		float *to = r->to + a * r->wide * r->channels;
 
-		for (int64_t w = 0; w < x->w && inside; w++) {
-			const int64_t at = w * x->step - r->left;
-
-			if (at >= 0 && at < r->wide)
-				memcpy(to + at * r->channels, x->from + (h / x->step * x->w + w) * x->all,
-				       (size_t)r->channels * sizeof *to);
-		}
+		for (int64_t w = sl_cpu_max(0, r->left); w < sl_cpu_min(x->w, r->left + r->wide) && h >= 0 && h < x->h;
+		     w++)
+			memcpy(to + (w - r->left) * r->channels, x->from + (h * x->w + w) * x->all,
+			       (size_t)r->channels * sizeof *to);
 	}
 }
 
@@ -257,57 +331,81 @@ static struct rows input_rows(const struct job *j, const struct sl_band *band, c
 			       .wide = (d->out_w - 1) * d->stride + reach(d->kw, d->dilation) + 1,
 			       .channels = b->in};
 
-	copy_rows(&r, &(struct image){j->call->x + band->n * d->h * d->w * d->c + b->in_at, d->h, d->w, d->c, 1});
+	copy_rows(&r, &(struct image){j->call->x + band->n * d->h * d->w * d->c + b->in_at, d->h, d->w, d->c});
 	return r;
+}
+
+static int64_t floor_of(int64_t n, int64_t by)
+{
+	return n / by - (n % by < 0);
 }
 
 /* The rows of dY for a band of dX. */
 static struct rows gradient_rows(const struct job *j, const struct sl_band *band, const struct bundle *b, int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
+	const int64_t top = floor_of(band->from + d->pad - reach(d->kh, d->dilation), d->stride);
+	const int64_t left = floor_of(d->pad - reach(d->kw, d->dilation), d->stride);
 	const struct rows r = {.to = j->scratch + worker * scratch_floats(j),
-			       .top = band->from + d->pad - reach(d->kh, d->dilation),
-			       .left = d->pad - reach(d->kw, d->dilation),
-			       .rows = band->to - band->from + reach(d->kh, d->dilation),
-			       .wide = d->w + reach(d->kw, d->dilation),
+			       .top = top,
+			       .left = left,
+			       .rows = (band->to - 1 + d->pad) / d->stride - top + 1,
+			       .wide = (d->w - 1 + d->pad) / d->stride - left + 1,
 			       .channels = b->out};
 	const float *dy = j->call->dy + band->n * d->out_h * d->out_w * d->o + b->out_at;
 
-	copy_rows(&r, &(struct image){dy, d->out_h, d->out_w, d->o, d->stride});
+	copy_rows(&r, &(struct image){dy, d->out_h, d->out_w, d->o});
 	return r;
 }
 
-/* The values under a tap for row `row` of the band; turned: the window is rotated by 180°. */
-static const float *under(const struct job *j, const struct rows *r, int64_t row, int64_t tap, bool turned)
+static const float *pixel(const struct rows *r, int64_t h, int64_t w)
 {
-	const struct sl_conv_dims *d = &j->d;
-	const int64_t at = turned ? j->taps - 1 - tap : tap;
-
-	return r->to + ((row + at / d->kw * d->dilation) * r->wide + at % d->kw * d->dilation) * r->channels;
+	return r->to + ((h - r->top) * r->wide + w - r->left) * r->channels;
 }
 
-/* y [pixels, channels] of one row = or += the products of all taps. */
-static void row_products(const struct job *j, const struct rows *r, int64_t index, int64_t row, bool back, float *y,
-			 bool add)
+/* The values under a tap for output (h, w). */
+static const float *under(const struct job *j, const struct rows *r, int64_t h, int64_t w, struct tap t)
 {
 	const struct sl_conv_dims *d = &j->d;
+
+	return pixel(r, h * d->stride - d->pad + t.h * d->dilation, w * d->stride - d->pad + t.w * d->dilation);
+}
+
+/* The values of dY that a tap brings to pixel (h, w) of dX. */
+static const float *above(const struct job *j, const struct rows *r, int64_t h, int64_t w, struct tap t)
+{
+	const struct sl_conv_dims *d = &j->d;
+
+	return pixel(r, (h + d->pad - t.h * d->dilation) / d->stride, (w + d->pad - t.w * d->dilation) / d->stride);
+}
+
+/* Pixels of a row of Y or dX: w, w + step, … */
+struct line {
+	int64_t h, w, step, n;
+};
+
+/* y [pixels, channels] = or += the products of a class's taps. */
+static void line_products(const struct job *j, const struct rows *r, int64_t index, const struct class *c,
+			  const struct line *l, bool back, float *y, bool add)
+{
 	const struct bundle b = bundle_at(j, index);
-	const int64_t step = back ? 1 : d->stride, ldy = back ? d->c : d->o, n = back ? d->w : d->out_w;
+	const int64_t ldx = (back ? 1 : j->d.stride) * r->channels, ldy = l->step * (back ? j->d.c : j->d.o);
+	const int64_t n = taps_of(c), out = back ? b.in : b.out;
 	const float *seg[MOST_TAPS];
 
-	for (int64_t p = 0; p < j->products; p++) {
-		const struct sl_gemm_weights w = packed_at(j, index, p, back);
-		const int taps = taps_of(j, p);
+	for (int64_t i = 0; i < l->n && n == 0 && !add; i++)
+		memset(y + i * ldy, 0, (size_t)out * sizeof *y);
+	for (int64_t at = 0; at < n; at += j->product_taps) {
+		const int taps = (int)sl_cpu_min(j->product_taps, n - at);
+		const struct sl_gemm_weights w = packed_at(j, index, c, at, taps, back);
 
 		for (int t = 0; t < taps; t++)
-			seg[t] = under(j, r, row * step, p * j->product_taps + t, back);
+			seg[t] = (back ? above : under)(j, r, l->h, l->w, tap_at(c, at + t));
 		if (is_bundled(j))
-			j->simd->group_rows(y, ldy, seg, taps, step * r->channels, j->lane[back],
-					    (int)(back ? j->out : j->in), w.packed, n, (int)(back ? b.in : b.out),
-					    add || p > 0);
+			j->simd->group_rows(y, ldy, seg, taps, ldx, j->lane[back], (int)(back ? j->out : j->in),
+					    w.packed, l->n, (int)out, add || at > 0);
 		else
-			sl_gemm_rows(&w, y, ldy, seg, taps, step * r->channels, n, add || p > 0,
-				     &(struct sl_prefetch){0});
+			sl_gemm_rows(&w, y, ldy, seg, taps, ldx, l->n, add || at > 0, &(struct sl_prefetch){0});
 	}
 }
 
@@ -320,10 +418,11 @@ static void forward_task(void *arg, int64_t task, int worker)
 	const struct bundle b = bundle_at(j, task % j->bundles);
 	const struct sl_band band = sl_band_at(&j->bands, task / j->bundles);
 	const struct rows r = input_rows(j, &band, &b, worker);
+	const struct class all = all_taps(j);
 	float *y = j->call->y + (band.n * d->out_h + band.from) * d->out_w * d->o + b.out_at;
 
-	for (int64_t row = 0; row < band.to - band.from; row++, y += d->out_w * d->o) {
-		row_products(j, &r, task % j->bundles, row, false, y, false);
+	for (int64_t h = band.from; h < band.to; h++, y += d->out_w * d->o) {
+		line_products(j, &r, task % j->bundles, &all, &(struct line){h, 0, 1, d->out_w}, false, y, false);
 		for (int64_t w = 0; w < d->out_w && j->call->bias != NULL; w++)
 			j->simd->sum(y + w * d->o, y + w * d->o, j->call->bias + b.out_at, b.out);
 	}
@@ -333,7 +432,7 @@ static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call);
 
-	sl_pool_run(call->be->pool, j.bundles * j.products, pack_forward, &j);
+	sl_pool_run(call->be->pool, j.bundles, pack_forward, &j);
 	sl_pool_run(call->be->pool, j.bands.all * j.bundles, forward_task, &j);
 }
 
@@ -344,10 +443,19 @@ static void data_task(void *arg, int64_t task, int worker)
 	const struct bundle b = bundle_at(j, task % j->bundles);
 	const struct sl_band band = sl_band_at(&j->data_bands, task / j->bundles);
 	const struct rows r = gradient_rows(j, &band, &b, worker);
-	float *dx = j->call->dx + (band.n * d->h + band.from) * d->w * d->c + b.in_at;
+	const int64_t step = step_of(d);
+	float *dx = j->call->dx + band.n * d->h * d->w * d->c + b.in_at;
 
-	for (int64_t row = 0; row < band.to - band.from; row++, dx += d->w * d->c)
-		row_products(j, &r, task % j->bundles, row, true, dx, j->call->add);
+	for (int64_t h = band.from; h < band.to; h++) {
+		struct class c = {.h = run_of(d->kh, d, step, h)};
+
+		for (int64_t w = 0; w < sl_cpu_min(d->stride, d->w); w++) {
+			const struct line l = {h, w, d->stride, (d->w - 1 - w) / d->stride + 1};
+
+			c.w = run_of(d->kw, d, step, w);
+			line_products(j, &r, task % j->bundles, &c, &l, true, dx + (h * d->w + w) * d->c, j->call->add);
+		}
+	}
 }
 
 /* ---- dW */
@@ -358,10 +466,11 @@ static void weight_band(const struct job *j, float *dw, const struct sl_band *ba
 	const struct rows r = input_rows(j, band, b, worker);
 	const float *dy = j->call->dy + (band->n * d->out_h + band->from) * d->out_w * d->o + b->out_at;
 	const int64_t ldx = d->stride * b->in, tap = j->in * weight_row(j, false);
+	const struct class all = all_taps(j);
 
-	for (int64_t row = 0; row < band->to - band->from; row++, dy += d->out_w * d->o)
+	for (int64_t h = band->from; h < band->to; h++, dy += d->out_w * d->o)
 		for (int64_t t = 0; t < j->taps; t++) {
-			const float *x = under(j, &r, row * d->stride, t, false);
+			const float *x = under(j, &r, h, 0, tap_at(&all, t));
 
 			if (is_bundled(j))
 				j->simd->group_outer(dw + t * tap, j->lane[0], (int)j->in, x, ldx, dy, d->o, d->out_w,
@@ -425,7 +534,7 @@ static void backward(const struct sl_conv_call *call)
 			      part_floats(&j), j.spans);
 	if (call->dx == NULL)
 		return;
-	sl_pool_run(call->be->pool, j.bundles * j.products, pack_back, &j);
+	sl_pool_run(call->be->pool, j.bundles, pack_back, &j);
 	sl_pool_run(call->be->pool, j.data_bands.all * j.bundles, data_task, &j);
 }
 
