@@ -305,18 +305,37 @@ struct rows {
 	int64_t top, left, rows, wide, channels;
 };
 
+/* Copies n pixels' channels, side by side. */
+static void copy_pixels(float *to, const float *from, int64_t n, int64_t channels, int64_t all)
+{
+	enum { EIGHT = 8 }; /* a copy of constant size needs no call, which takes longer than a narrow pixel's copy */
+
+	for (; n > 0; n--, to += channels, from += all) {
+		int64_t c = 0;
+
+		for (; c + EIGHT <= channels; c += EIGHT)
+			memcpy(to + c, from + c, EIGHT * sizeof *to);
+		if (c < channels)
+			memcpy(to + c, from + c, (size_t)(channels - c) * sizeof *to);
+	}
+}
+
 /* With zeros around the image. */
 static void copy_rows(const struct rows *r, const struct image *x)
 {
-	memset(r->to, 0, (size_t)(r->rows * r->wide * r->channels) * sizeof *r->to);
-	for (int64_t a = 0; a < r->rows; a++) {
-		const int64_t h = r->top + a;
-		float *to = r->to + a * r->wide * r->channels;
+	const int64_t row = r->wide * r->channels, begin = sl_cpu_min(r->wide, sl_cpu_max(0, -r->left));
+	const int64_t end = sl_cpu_max(begin, sl_cpu_min(r->wide, x->w - r->left));
+	float *to = r->to;
 
-		for (int64_t w = sl_cpu_max(0, r->left); w < sl_cpu_min(x->w, r->left + r->wide) && h >= 0 && h < x->h;
-		     w++)
-			memcpy(to + (w - r->left) * r->channels, x->from + (h * x->w + w) * x->all,
-			       (size_t)r->channels * sizeof *to);
+	for (int64_t h = r->top; h < r->top + r->rows; h++, to += row) {
+		if (h < 0 || h >= x->h) {
+			memset(to, 0, (size_t)row * sizeof *to);
+			continue;
+		}
+		memset(to, 0, (size_t)(begin * r->channels) * sizeof *to);
+		copy_pixels(to + begin * r->channels, x->from + (h * x->w + r->left + begin) * x->all, end - begin,
+			    r->channels, x->all);
+		memset(to + end * r->channels, 0, (size_t)((r->wide - end) * r->channels) * sizeof *to);
 	}
 }
 
