@@ -64,7 +64,12 @@ static void forward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * j->block_rows * j->c;
 
-	j->simd->bn_forward(j->out + at, j->x + at, &j->k, j->c, rows_in(j, block), (int)j->c, j->op->u.bn.act);
+	if (j->rows * j->c < SL_CPU_STREAMED) {
+		j->simd->bn_forward(j->out + at, j->x + at, &j->k, j->c, rows_in(j, block), (int)j->c, j->op->u.bn.act);
+		return;
+	}
+	j->simd->bn_forward_stream(j->out + at, j->x + at, &j->k, rows_in(j, block), (int)j->c, j->op->u.bn.act);
+	j->simd->stream_end();
 }
 
 static void sums_block(void *arg, int64_t block, int worker)

@@ -16,9 +16,7 @@
 enum {
 	MOST_DEPTH = 31, /* largest K: with the added one, a patch fits into two registers */
 	MAX_SPANS = 32,
-	FLOAT_SUMS = 448,        /* patches that are summed in float */
-	STREAM_BYTES = 24 << 20, /* an output this large leaves the cache before it is read, so stores bypass the
-				  * cache */
+	FLOAT_SUMS = 448, /* patches that are summed in float */
 };
 
 struct job {
@@ -151,7 +149,7 @@ static struct job open_job(const struct sl_conv_call *call)
 	j.call = call;
 	j.plus = open_origin(&j);
 	j.act = call->post->op->u.bn.act;
-	j.stream = (size_t)(j.bands.all * j.bands.rows * call->d.out_w * call->d.o) * sizeof(float) >= STREAM_BYTES;
+	j.stream = j.bands.all * j.bands.rows * call->d.out_w * call->d.o >= SL_CPU_STREAMED;
 	return j;
 }
 

@@ -7,8 +7,10 @@
 #include "kernels/cpu/simd.h"
 
 enum {
-	SL_CPU_LINE = 16,    /* floats of a cache line */
-	SL_CPU_BLOCK = 32768 /* floats of a block of work: 128 KiB, so that two blocks fit in the L2 cache together */
+	SL_CPU_LINE = 16,     /* floats of a cache line */
+	SL_CPU_BLOCK = 32768, /* floats of a block of work: 128 KiB, so that two blocks fit in the L2 cache together */
+	SL_CPU_STREAMED = 6 << 20 /* floats. A result this large leaves the cache before it is read, so stores bypass
+				   * the cache. Then no line is read before it is overwritten. */
 };
 
 struct sl_cpu {
