@@ -392,6 +392,8 @@ static int64_t macs_windows(const struct sl_op *op)
 	return (int64_t)op->u.conv.kh * op->u.conv.kw * (op->u.conv.in_c / op->u.conv.groups);
 }
 
+/* A whole window for each element of the output, as the published tables of `splitc flops` count. A kernel multiplies
+ * stride² times less. */
 static int64_t macs_transposed(const struct sl_op *op)
 {
 	return (int64_t)op->u.convt.kh * op->u.convt.kw * (op->u.convt.in_c / op->u.convt.groups);
