@@ -15,13 +15,11 @@ static const char *const usage[] = {
 	"splits report CONFIG [GROUP] [--format html|md|json] [--out FILE] [--set KEY=VALUE]… | --verify",
 	"Writes who was connected to this server, from " SL_VISITS_FILE " in the store of this config: client, key, "
 	"address, group, from when to when, bytes, and how each session ended. With GROUP: this group alone, and what "
-	"its "
-	"members have reported of their evaluations. A section says what is not known.",
+	"its members have reported of their evaluations. A section says what is not known.",
 	"--verify checks the file by the hashes in its lines. Status 65 and a sentence name the first line that does "
-	"not "
-	"fit; without --verify the report is written all the same. The hashes have no key, and lines at the end can be "
-	"missing. So compare the head with the one that the "
-	"server logs as it ends.",
+	"not fit; without --verify the report is written all the same. The hashes have no key, and lines at the end "
+	"can "
+	"be missing. So compare the head with the one that the server logs as it ends.",
 	NULL,
 };
 

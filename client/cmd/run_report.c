@@ -332,8 +332,8 @@ static void tell_crossed(struct report *r)
 	if (r->backs)
 		unknown(r, "Repeated steps",
 			"steps between a checkpoint and a kill are not in this log. A client alone repeats them with "
-			"the "
-			"same values; in a group the others may have gone on, and then the server counts these steps");
+			"the same values; in a group the others may have gone on, and then the server counts these "
+			"steps");
 }
 
 static void tell_who(struct report *r)
