@@ -15,12 +15,11 @@ static const char *const usage[] = {
 	"splits report CONFIG [GROUP] [--format html|md|json] [--out FILE] [--set KEY=VALUE]… | --verify",
 	"Writes who was connected to this server, from " SL_VISITS_FILE " in the store of this config: client, key, "
 	"address, group, from when to when, bytes, and how each session ended. With GROUP: this group alone, and what "
-	"its "
-	"members have reported of their evaluations. A section says what is not known.",
+	"its members have reported of their evaluations. A section says what is not known.",
 	"--verify checks the file by the hashes in its lines. Status 65 and a sentence name the first line that does "
-	"not "
-	"fit. The hashes have no key, and lines at the end can be missing. So compare the head with the one that the "
-	"server logs as it ends.",
+	"not fit; without --verify the report is written all the same. The hashes have no key, and lines at the end "
+	"can "
+	"be missing. So compare the head with the one that the server logs as it ends.",
 	NULL,
 };
 
@@ -41,31 +40,17 @@ static json_int_t number_of(const json_t *of, const char *key)
 	return json_integer_value(json_object_get(of, key));
 }
 
-/* When the session of a line was admitted; a dash: it was not. */
-static const char *since(const json_t *line, char out[TIME])
-{
-	json_t *at = json_pack("{s:O?}", "time", json_object_get(line, "since"));
-
-	if (json_object_get(line, "since"))
-		(void)sl_report_time(at, out);
-	else
-		snprintf(out, TIME, "-");
-	json_decref(at);
-	return out;
-}
-
 static void put_session(struct tables *t, const json_t *line, const char *until, const char *outcome)
 {
-	char from[TIME], steps[TEXT], received[TEXT], sent[TEXT], who[TEXT], group[TEXT] = "-";
+	char from[TIME], steps[TEXT], received[TEXT], sent[TEXT], group[TEXT] = "-";
 
-	snprintf(who, sizeof who, "%s", sl_json_string(line, "client") ? sl_json_string(line, "client") : "-");
 	if (sl_json_string(line, "group"))
 		snprintf(group, sizeof group, "%s, member %" JSON_INTEGER_FORMAT, sl_json_string(line, "group"),
 			 number_of(line, "member"));
-	sl_report_line(t->sessions, "rows", 10, since(line, from), until, who, sl_json_string(line, "key"),
-		       sl_json_string(line, "address"), group, sl_report_show(line, "steps", steps),
-		       sl_report_show(line, "received_bytes", received), sl_report_show(line, "sent_bytes", sent),
-		       outcome);
+	sl_report_line(t->sessions, "rows", 10, sl_report_time(line, "since", from), until,
+		       sl_json_string(line, "client"), sl_json_string(line, "key"), sl_json_string(line, "address"),
+		       group, sl_report_show(line, "steps", steps), sl_report_show(line, "received_bytes", received),
+		       sl_report_show(line, "sent_bytes", sent), outcome);
 }
 
 /* Adds an ended session to the figures of its client: by its key, without auth by its address. */
@@ -98,14 +83,15 @@ static void end_open(struct tables *t, const char *outcome)
 	json_object_clear(t->open);
 }
 
-static void put_process(struct tables *t, const json_t *stop)
+static void put_process(struct tables *t, const json_t *stop, const char *without)
 {
-	char from[TIME], until[TIME];
+	char from[TIME], until[TIME], came[TEXT], admitted[TEXT];
 
 	if (t->start)
-		sl_report_line(t->processes, "rows", 4, sl_report_time(t->start, from),
-			       stop ? sl_report_time(stop, until) : "killed or failed, or it still runs",
-			       sl_json_string(t->start, "version"), sl_json_string(t->start, "key"));
+		sl_report_line(t->processes, "rows", 6, sl_report_time(t->start, "time", from),
+			       stop ? sl_report_time(stop, "time", until) : without,
+			       sl_json_string(t->start, "version"), sl_json_string(t->start, "key"),
+			       sl_report_show(stop, "connections", came), sl_report_show(stop, "admitted", admitted));
 	t->start = NULL;
 }
 
@@ -113,7 +99,7 @@ static void take_other(struct tables *t, const char *type, const json_t *line)
 {
 	char at[TIME], count[TEXT];
 
-	sl_report_line(t->others, "rows", 6, sl_report_time(line, at),
+	sl_report_line(t->others, "rows", 6, sl_report_time(line, "time", at),
 		       strcmp(type, "align") == 0 ? "alignment" : "refused: no key of the list",
 		       sl_json_string(line, "client"), sl_json_string(line, "key"), sl_json_string(line, "address"),
 		       sl_report_show(line, "handshakes", count));
@@ -135,16 +121,16 @@ static enum sl_err take(void *arg, const char *text, size_t len, long number, st
 		 sl_json_string(line, "session") ? sl_json_string(line, "session") : "", number_of(line, "since"));
 	if (strcmp(type, "start") == 0) {
 		end_open(t, "the server was killed, or failed");
-		put_process(t, NULL);
+		put_process(t, NULL, "killed or failed");
 		t->start = line;
 	} else if (strcmp(type, "stop") == 0) {
-		put_process(t, line);
+		put_process(t, line, NULL);
 	} else if (!t->group || (group && strcmp(group, t->group) == 0)) {
 		if (strcmp(type, "begin") == 0) {
 			json_object_set(t->open, id, line);
 		} else if (strcmp(type, "end") == 0) {
 			json_object_del(t->open, id);
-			put_session(t, line, sl_report_time(line, until), sl_json_string(line, "outcome"));
+			put_session(t, line, sl_report_time(line, "time", until), sl_json_string(line, "outcome"));
 			add_up(t, line);
 		} else
 			take_other(t, type, line);
@@ -162,16 +148,11 @@ static void put_clients(struct tables *t)
 	const char *key;
 	json_t *sum;
 
-	json_object_foreach(t->sums, key, sum)
-	{
-		json_t *begin = json_pack("{s:O}", "time", json_object_get(sum, "first"));
-
-		sl_report_line(
-			t->clients, "rows", 8, sl_json_string(sum, "client"), key, sl_report_show(sum, "sessions", n),
-			sl_report_time(begin, first), sl_report_time(sum, last), sl_report_show(sum, "steps", steps),
-			sl_report_show(sum, "received_bytes", received), sl_report_show(sum, "sent_bytes", sent));
-		json_decref(begin);
-	}
+	json_object_foreach(t->sums, key, sum) sl_report_line(
+		t->clients, "rows", 8, sl_json_string(sum, "client"), key, sl_report_show(sum, "sessions", n),
+		sl_report_time(sum, "first", first), sl_report_time(sum, "time", last),
+		sl_report_show(sum, "steps", steps), sl_report_show(sum, "received_bytes", received),
+		sl_report_show(sum, "sent_bytes", sent));
 }
 
 /* What the group's members have reported; NULL: no section. */
@@ -208,6 +189,9 @@ static void tell_unknown(json_t *s)
 	sl_report_fact(s, "Who is behind a key",
 		       "the list of clients says whose it is; without auth anyone can be a client");
 	sl_report_fact(s, "Where a client is", "an address is that of the last proxy or router in between");
+	sl_report_fact(s, "Who made connections that were not admitted",
+		       "they are counted alone, and not for a process that was killed; of refused keys each line "
+		       "names one");
 	sl_report_fact(s, "Bytes of sessions that the server's end cut off", "they are in no line");
 	sl_report_fact(
 		s, "Lines at the end",
@@ -225,7 +209,8 @@ static void begin(struct tables *t, const char *group)
 			     .open = json_object(),
 			     .sums = json_object(),
 			     .lines = json_array()};
-	sl_report_line(t->processes, "columns", 4, "began", "ended", "version", "its key");
+	sl_report_line(t->processes, "columns", 6, "began", "ended", "version", "its key", "connections",
+		       "of these admitted");
 	sl_report_line(t->clients, "columns", 8, "client", "key or address", "sessions", "first began", "last ended",
 		       "steps", "bytes received", "bytes sent");
 	sl_report_line(t->sessions, "columns", 10, "from", "until", "client", "key", "address", "group", "steps",
@@ -233,19 +218,23 @@ static void begin(struct tables *t, const char *group)
 	sl_report_line(t->others, "columns", 6, "when", "what", "client", "key", "address", "handshakes");
 }
 
-static json_t *finish(struct tables *t, const struct sl_conf_server *conf, const struct sl_chain *chain)
+static json_t *finish(struct tables *t, const struct sl_conf_server *conf, const struct sl_chain *chain,
+		      const char *unfit)
 {
 	json_t *sections = json_array();
 
 	end_open(t, "not ended: it goes on, or the server was killed");
-	put_process(t, NULL);
+	put_process(t, NULL, "killed or failed, or it still runs");
 	put_clients(t);
 	tell_unknown(t->unknown);
 	sl_report_fact(t->processes, "Store", "%s", conf->store);
 	if (t->group)
 		sl_report_fact(t->processes, "Group", "%s alone", t->group);
-	sl_report_fact(t->processes, "Log", "%ld line%s, and each fits the one before; head %s", chain->n,
-		       sl_plural(chain->n), chain->after[chain->n].text);
+	if (unfit)
+		sl_report_fact(t->processes, "Log", "ITS LINES DO NOT FIT: %s", unfit);
+	else
+		sl_report_fact(t->processes, "Log", "%ld line%s, and each fits the one before; head %s", chain->n,
+			       sl_plural(chain->n), chain->after[chain->n].text);
 	json_array_append(sections, t->processes);
 	json_array_append(sections, t->clients);
 	json_array_append(sections, t->sessions);
@@ -272,19 +261,21 @@ static enum sl_err write_report(const struct sl_conf_server *conf, const struct 
 {
 	struct sl_chain chain = {.name = SL_VISITS_FILE};
 	char title[PATH_MAX + 40];
+	struct sl_fail why;
 	struct tables t;
 	json_t *report;
-	enum sl_err err;
+	enum sl_err err, written;
 
 	begin(&t, o->operand);
 	err = sl_chain_read(&chain, conf->store, o->report.verify ? NULL : take, &t, fail);
 	if (!err && o->report.verify) {
 		printf(SL_VISITS_FILE ", %ld line%s: each fits the one before\nlog head %s\n", chain.n,
 		       sl_plural(chain.n), chain.after[chain.n].text);
-	} else if (!err) {
-		report = finish(&t, conf, &chain);
+	} else if (!o->report.verify && (!err || err == SL_ERR_DATA)) {
+		report = finish(&t, conf, &chain, err ? fail->text : NULL);
 		snprintf(title, sizeof title, "Report of the server with the store %s", conf->store);
-		err = sl_report_write(report, title, o->report.format, o->out, fail);
+		written = sl_report_write(report, title, o->report.format, o->out, err ? &why : fail);
+		err = err ? err : written;
 		json_decref(report);
 	}
 	free(chain.after);

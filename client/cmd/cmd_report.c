@@ -13,7 +13,8 @@ static const char *const usage[] = {
 	"crossed, how often, who was linked, what was audited, and what the model is worth. A section says what is not "
 	"known. If splitc leak has written to RUN/leak, its figures are in the report.",
 	"--verify checks log.jsonl and sessions.jsonl by the hashes in their lines, their ends by what checkpoints and "
-	"sessions.jsonl say, and the models by their hashes. Status 65 and a sentence name the first line or file that "
+	"sessions.jsonl say, and models, config.yaml and about.json by their hashes. Status 65 and a sentence name the "
+	"first line or file that "
 	"does not fit. The hashes have no key: whoever can write all files of RUN can make them anew. So give the log "
 	"head, which training prints at its end, to somebody else.",
 	NULL,

@@ -190,6 +190,12 @@ int splitc_sweep(int argc, char **argv)
 		snprintf(row[n++].name, sizeof row[0].name, "folds");
 	if (!err && conf.data.split.folds)
 		err = sl_sweep_add_folds(row, &n, conf.data.split.folds, &fail);
+	if (!err && n > 1 && conf.privacy.clip > 0)
+		sl_log(SL_LOG_WARN, "privacy-rows",
+		       "privacy.… and its budget count each of the %d runs alone: a sample crosses in several, and "
+		       "their "
+		       "epsilons add up",
+		       n);
 	if (!err)
 		err = o.check_config ? check(&o, row, result, n, conf.data.split.folds, &fail)
 				     : sweep(&o, row, result, n, conf.data.split.folds, &failed, &fail);

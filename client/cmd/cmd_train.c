@@ -294,6 +294,7 @@ static int train(struct run *r, int argc, char **argv)
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
 	r->setup.alone = o.alone != NULL;
+	r->setup.fresh = o.fresh;
 	r->setup.record = r->record = sl_record_text(&r->conf);
 	if (r->conf.train.phases.n) {
 		err = run_phases(r, &drive, o.local, &fail);

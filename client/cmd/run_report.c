@@ -12,6 +12,7 @@
 #include "client/persist/journal.h"
 #include "client/persist/log_check.h"
 #include "client/persist/model_file.h"
+#include "client/persist/record.h"
 #include "client/setup/about.h"
 #include "common/telemetry/json.h"
 #include "common/telemetry/report.h"
@@ -84,8 +85,8 @@ static void take_session(struct report *r, json_t *row)
 {
 	const char *type = sl_json_string(row, "type");
 
-	r->starts += strcmp(type, "start") == 0;
 	if (strcmp(type, "start") == 0) {
+		r->starts++;
 		r->samples[0] = json_integer_value(json_object_get(row, "train_samples"));
 		r->samples[1] = json_integer_value(json_object_get(row, "test_samples"));
 	}
@@ -127,27 +128,26 @@ static enum sl_err read_lines(struct report *r, const char *name, void (*take)(s
 
 static void tell_processes(struct report *r)
 {
-	json_t *s = section(r, "Processes of the run"), *row;
+	json_t *s = section(r, "Processes of the run");
 	char from[TIME_TEXT], until[TIME_TEXT], step[TEXT];
 	const json_t *start = NULL;
-	size_t i;
 
 	sl_report_line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
-	json_array_foreach(r->sessions, i, row)
-	{
-		const char *type = sl_json_string(row, "type");
+	for (size_t i = 0; i <= json_array_size(r->sessions); i++) {
+		const json_t *row = json_array_get(r->sessions, i); /* NULL: behind the last line */
+		const char *type = row ? sl_json_string(row, "type") : "start";
 		const bool begins = strcmp(type, "start") == 0, ends = strcmp(type, "end") == 0;
 
 		if (start && (begins || ends))
-			sl_report_line(
-				s, "rows", 5, sl_report_time(start, from), ends ? sl_report_time(row, until) : NULL,
-				ends ? sl_json_string(row, "outcome") : "killed, or failed",
-				ends ? sl_report_show(row, "step", step) : NULL, sl_json_string(start, "version"));
+			sl_report_line(s, "rows", 5, sl_report_time(start, "time", from),
+				       sl_report_time(ends ? row : NULL, "time", until),
+				       ends  ? sl_json_string(row, "outcome")
+				       : row ? "killed, or failed"
+					     : "killed or failed, or it still runs",
+				       sl_report_show(ends ? row : NULL, "step", step),
+				       sl_json_string(start, "version"));
 		start = begins ? row : ends ? NULL : start;
 	}
-	if (start)
-		sl_report_line(s, "rows", 5, sl_report_time(start, from), NULL, "killed or failed, or it still runs",
-			       NULL, sl_json_string(start, "version"));
 	sl_report_fact(s, "Interruptions",
 		       "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s", r->starts,
 		       r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
@@ -194,7 +194,7 @@ static void tell_config(struct report *r, json_t *s, json_t *settings)
 	size_t len;
 	FILE *to = open_memstream(&keys, &len);
 
-	if (!to || snprintf(path, sizeof path, "%s/config.yaml", r->dir) >= PATH_MAX ||
+	if (!to || snprintf(path, sizeof path, "%s/" SL_RECORD_FILE, r->dir) >= PATH_MAX ||
 	    sl_file_read(path, CONFIG_MOST, &text, &len, &fail) != SL_OK)
 		unknown(r, "Settings", "log.dir has no record of the run (config.yaml)");
 	for (char *l = text ? strtok_r((char *)text, "\n", &save) : NULL; l; l = strtok_r(NULL, "\n", &save)) {
@@ -214,7 +214,10 @@ static void tell_run(struct report *r, json_t *settings)
 	json_t *s = section(r, "The run");
 	char outcome[TEXT];
 
-	sl_report_fact(s, "Outcome", "%s", r->summary ? sl_report_show(r->summary, "outcome", outcome) : "not ended");
+	sl_report_fact(s, "Outcome", "%s%s", r->summary ? sl_report_show(r->summary, "outcome", outcome) : "not ended",
+		       json_is_true(json_object_get(json_object_get(r->summary, "privacy"), "spent"))
+			       ? ", before its last epoch: privacy.budget was spent"
+			       : "");
 	sl_report_fact(s, "Steps of this host",
 		       "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " epoch%s", r->steps,
 		       r->skipped, r->epochs, sl_plural((long long)r->epochs));
@@ -329,36 +332,31 @@ static void tell_crossed(struct report *r)
 	if (r->backs)
 		unknown(r, "Repeated steps",
 			"steps between a checkpoint and a kill are not in this log. A client alone repeats them with "
-			"the "
-			"same values; in a group the others may have gone on, and then the server counts these steps");
+			"the same values; in a group the others may have gone on, and then the server counts these "
+			"steps");
 }
 
 static void tell_who(struct report *r)
 {
-	json_t *s = section(r, "Who"), *row, *members, *m;
+	json_t *s = section(r, "Who"), *members, *m;
 	char from[TIME_TEXT], until[TIME_TEXT], steps[TEXT], rows[TEXT], name[32];
 	const json_t *link = NULL;
 	size_t i;
 
 	sl_report_line(s, "columns", 5, "from", "until", "server", "its key", "this client's key");
-	json_array_foreach(r->sessions, i, row)
-	{
-		const bool is = strcmp(sl_json_string(row, "type"), "link") == 0,
-			   ends = is || strcmp(sl_json_string(row, "type"), "lost") == 0 ||
-				  strcmp(sl_json_string(row, "type"), "end") == 0 ||
-				  strcmp(sl_json_string(row, "type"), "start") == 0;
+	for (i = 0; i <= json_array_size(r->sessions); i++) {
+		const json_t *row = json_array_get(r->sessions, i); /* NULL: behind the last line */
+		const char *type = row ? sl_json_string(row, "type") : "start";
+		const bool is = strcmp(type, "link") == 0, killed = strcmp(type, "start") == 0,
+			   ends = is || killed || strcmp(type, "lost") == 0 || strcmp(type, "end") == 0;
 
 		if (link && ends)
-			sl_report_line(s, "rows", 5, sl_report_time(link, from),
-				       strcmp(sl_json_string(row, "type"), "start") == 0 ? NULL
-											 : sl_report_time(row, until),
+			sl_report_line(s, "rows", 5, sl_report_time(link, "time", from),
+				       sl_report_time(killed ? NULL : row, "time", until),
 				       sl_json_string(link, "server"), sl_json_string(link, "server_key"),
 				       sl_json_string(link, "key"));
 		link = is ? row : ends ? NULL : link;
 	}
-	if (link)
-		sl_report_line(s, "rows", 5, sl_report_time(link, from), NULL, sl_json_string(link, "server"),
-			       sl_json_string(link, "server_key"), sl_json_string(link, "key"));
 	if (!json_array_size(json_object_get(s, "rows")))
 		sl_report_fact(s, "Links", "none: all was computed in this process");
 	members = json_object_get(json_object_get(r->summary, "group"), "members");
@@ -446,7 +444,7 @@ static void tell_privacy(struct report *r)
 	json_t *s;
 
 	if (!json_is_object(p) && !(r->epsilon > 0)) {
-		unknown(r, "Privacy as a number", "the log has no epsilon");
+		unknown(r, "Privacy as a number", "the log has no epsilon: privacy.… was off, or no epoch has ended");
 		return;
 	}
 	s = section(r, "Privacy as a number");

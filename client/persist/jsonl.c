@@ -106,15 +106,10 @@ const char *sl_jsonl_head(struct sl_jsonl *log)
 	return log ? sl_chained_head(&log->lines) : "";
 }
 
-static enum sl_err put(struct sl_jsonl *log, json_t *object)
-{
-	return sl_chained_put(&log->lines, object, SL_FP_LOG_WRITE);
-}
-
 enum sl_err sl_jsonl_line(struct sl_jsonl *log, json_t *line)
 {
 	if (log)
-		return put(log, line);
+		return sl_chained_put(&log->lines, line, SL_FP_LOG_WRITE);
 	json_decref(line);
 	return SL_OK;
 }
@@ -134,7 +129,7 @@ enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
 		json_object_set_new(line, "grad_norm", sl_json_real(s->grad_norm));
 	if (s->skipped)
 		json_object_set_new(line, "skipped", json_true());
-	return put(log, line);
+	return sl_jsonl_line(log, line);
 }
 
 static json_t *scores(const struct sl_jsonl_score *score)
@@ -148,30 +143,25 @@ static json_t *scores(const struct sl_jsonl_score *score)
 
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 {
-	json_t *line;
+	json_t *line = json_pack(
+		"{ss so so so so so so so so so so so so so so ss?}", "type", "epoch", "epoch", integer(e->epoch),
+		"steps", integer(e->steps), "train_loss", sl_json_real(e->train_loss), "train_acc",
+		sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss), "test_acc",
+		sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes", integer(e->wire_tx_bytes),
+		"wire_rx_bytes", integer(e->wire_rx_bytes), "t_train_s", sl_json_real(e->t_train_s), "t_eval_s",
+		sl_json_real(e->t_eval_s), "samples_per_s", sl_json_real(e->samples_per_s), "test_metrics",
+		scores(e->score), "dcor_squared", sl_json_real(e->dcor_squared), "evaluated_part", e->evaluated_part);
 
-	if (!log)
-		return SL_OK;
-	line = json_pack("{ss so so so so so so so so so so so so so so ss?}", "type", "epoch", "epoch",
-			 integer(e->epoch), "steps", integer(e->steps), "train_loss", sl_json_real(e->train_loss),
-			 "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss), "test_acc",
-			 sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
-			 integer(e->wire_tx_bytes), "wire_rx_bytes", integer(e->wire_rx_bytes), "t_train_s",
-			 sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
-			 sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
-			 sl_json_real(e->dcor_squared), "evaluated_part", e->evaluated_part);
 	if (isfinite(e->epsilon))
 		json_object_set_new(line, "epsilon", sl_json_real(e->epsilon));
-	return put(log, line);
+	return sl_jsonl_line(log, line);
 }
 
 enum sl_err sl_jsonl_audit(struct sl_jsonl *log, const struct sl_jsonl_audit *a)
 {
-	if (!log)
-		return SL_OK;
-	return put(log, json_pack("{ss so so ss so so}", "type", "audit", "step", integer(a->step), "steps",
-				  integer(a->steps), "found", a->found, "t_s", sl_json_real(a->t_s), "fetched_bytes",
-				  integer(a->fetched_bytes)));
+	return sl_jsonl_line(log, json_pack("{ss so so ss so so}", "type", "audit", "step", integer(a->step), "steps",
+					    integer(a->steps), "found", a->found, "t_s", sl_json_real(a->t_s),
+					    "fetched_bytes", integer(a->fetched_bytes)));
 }
 
 json_t *sl_jsonl_directions(const struct sl_jsonl_direction *d)
@@ -266,11 +256,7 @@ json_t *sl_jsonl_warnings(void)
 
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
 {
-	json_t *line;
-
-	if (!log)
-		return SL_OK;
-	line = json_pack(
+	json_t *line = json_pack(
 		"{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so so so so "
 		"so ss? ss? so so so so so ss?}",
 		"type", "summary", "outcome", s->outcome, "epochs", integer(s->epochs), "steps", integer(s->steps),
@@ -290,11 +276,12 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 		"best_metric", s->best_metric, "still_steps", integer(s->still), "servers_word", sl_jsonl_words(s),
 		"label_rounding", sl_jsonl_rounding(s->rounding, s->numbers), "warned", integer(sl_log_warned()),
 		"warnings", sl_jsonl_warnings(), "evaluated_part", s->evaluated_part);
+
 	json_object_set_new(line, "test_baseline", sl_jsonl_baseline(s));
 	json_object_set_new(line, "test_intervals", sl_jsonl_intervals(s));
 	json_object_set_new(line, "privacy", sl_jsonl_privacy(s));
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
-	return put(log, line);
+	return sl_jsonl_line(log, line);
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
@@ -314,10 +301,10 @@ enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset, const char *head
 
 	if (!log || err)
 		return err;
+	if (offset > end)
+		return SL_ERR_DATA;
 	snprintf(log->lines.head, sizeof log->lines.head, "%s", head);
-	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->lines.fd, (off_t)offset)) == 0
-		       ? SL_OK
-		       : SL_ERR_IO;
+	return SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->lines.fd, (off_t)offset)) == 0 ? SL_OK : SL_ERR_IO;
 }
 
 enum sl_err sl_jsonl_sync(struct sl_jsonl *log)

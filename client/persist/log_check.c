@@ -10,6 +10,7 @@
 #include "client/model/weights_file.h"
 #include "client/persist/journal.h"
 #include "client/persist/model_file.h"
+#include "client/persist/record.h"
 #include "common/base/grow.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/chained.h"
@@ -18,7 +19,8 @@ enum { HEAD = SL_CHAIN_TEXT - 1 };
 
 /* What sessions.jsonl says that the other files must agree with. */
 struct told {
-	char log[SL_CHAIN_TEXT], model[SL_CHAIN_TEXT], best[SL_CHAIN_TEXT]; /* "": nothing */
+	char log[SL_CHAIN_TEXT]; /* "": nothing; so of the files */
+	char config[SL_CHAIN_TEXT], about[SL_CHAIN_TEXT], model[SL_CHAIN_TEXT], best[SL_CHAIN_TEXT];
 	bool ended; /* the end is the last that is said of a process */
 	struct back {
 		long line;
@@ -28,6 +30,13 @@ struct told {
 	int n;
 };
 
+static void take(const json_t *row, const char *key, char out[SL_CHAIN_TEXT])
+{
+	const char *hash = json_string_value(json_object_get(row, key));
+
+	snprintf(out, SL_CHAIN_TEXT, "%s", hash ? hash : "");
+}
+
 /* Reads sessions.jsonl's line into *told. */
 static enum sl_err hear(void *arg, const char *text, size_t len, long line, struct sl_fail *fail)
 {
@@ -35,18 +44,19 @@ static enum sl_err hear(void *arg, const char *text, size_t len, long line, stru
 	json_t *row = json_loadb(text, len, 0, NULL);
 	const char *type = json_string_value(json_object_get(row, "type"));
 	const char *log = json_string_value(json_object_get(row, "log"));
-	const char *model = json_string_value(json_object_get(row, "model"));
-	const char *best = json_string_value(json_object_get(row, "best"));
 	enum sl_err err = SL_OK;
 
 	if (log)
 		snprintf(told->log, sizeof told->log, "%s", log);
 	if (type && strcmp(type, "end") == 0) {
 		told->ended = true;
-		snprintf(told->model, sizeof told->model, "%s", model ? model : "");
-		snprintf(told->best, sizeof told->best, "%s", best ? best : "");
+		take(row, "config", told->config);
+		take(row, "about", told->about);
+		take(row, "model", told->model);
+		take(row, "best", told->best);
 	} else if (type && strcmp(type, "start") == 0) {
 		told->ended = false; /* it may write other models */
+		take(row, "config", told->config);
 	} else if (type && strcmp(type, "unfit") == 0) {
 		const char *why = json_string_value(json_object_get(row, "why"));
 
@@ -138,7 +148,7 @@ static enum sl_err check_end(const struct sl_chain *log, const struct told *told
 	return SL_OK;
 }
 
-static enum sl_err check_model(const char *dir, const char *name, const char *said, bool *same, struct sl_fail *fail)
+static enum sl_err check_file(const char *dir, const char *name, const char *said, bool *same, struct sl_fail *fail)
 {
 	char path[PATH_MAX], hash[SL_CHAIN_TEXT];
 	enum sl_err err;
@@ -169,10 +179,14 @@ enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fa
 		err = check_end(&log, &told, out, fail);
 	if (!err)
 		err = check_checkpoints(dir, &log, &sessions, &told, out, fail);
+	if (!err)
+		err = check_file(dir, SL_RECORD_FILE, told.config, NULL, fail);
 	if (!err && told.ended)
-		err = check_model(dir, SL_MODEL_FILE, told.model, &out->model_said, fail);
+		err = check_file(dir, SL_ABOUT_FILE, told.about, NULL, fail);
 	if (!err && told.ended)
-		err = check_model(dir, SL_MODEL_BEST, told.best, NULL, fail);
+		err = check_file(dir, SL_MODEL_FILE, told.model, &out->model_said, fail);
+	if (!err && told.ended)
+		err = check_file(dir, SL_MODEL_BEST, told.best, NULL, fail);
 	out->model_missing = told.ended && told.model[0] && !out->model_said;
 	out->lines = log.n;
 	out->sessions = sessions.n;

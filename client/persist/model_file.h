@@ -9,6 +9,7 @@
 #include "common/exec/plan.h"
 #include "common/weights/weights.h"
 
+#define SL_ABOUT_FILE  "about.json"
 #define SL_MODEL_FILE  "model.safetensors" /* the model at the end of a run */
 #define SL_MODEL_BEST  "best.safetensors"  /* the weights of the best evaluation so far: train.keep_best */
 #define SL_MODEL_ASKED "asked.safetensors" /* written by a run under way for `splitc export` */

@@ -125,19 +125,22 @@ static enum sl_err keep(const char *path, const char *all, struct sl_fail *fail)
 	return err;
 }
 
-void sl_record_keep(const struct sl_conf_client *conf, const char *text, const char *about)
+bool sl_record_keep(const struct sl_conf_client *conf, const char *text, const char *about)
 {
 	char path[PATH_MAX], *all = NULL;
 	size_t len;
 	FILE *to = text && conf->log.dir[0] ? open_memstream(&all, &len) : NULL;
 	struct sl_fail fail;
+	bool kept;
 
 	if (!to)
-		return;
+		return false;
 	fputs(mark, to);
 	print_data(to, about);
 	fputs(text, to);
-	if (fclose(to) || sl_log_dir_path(path, conf, "config.yaml", &fail) || keep(path, all, &fail))
+	kept = !fclose(to) && !sl_log_dir_path(path, conf, SL_RECORD_FILE, &fail) && !keep(path, all, &fail);
+	if (!kept)
 		sl_log(SL_LOG_WARN, "record-missed", "log.dir has no record of this run: %s", fail.text);
 	free(all);
+	return kept;
 }

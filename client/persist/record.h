@@ -7,10 +7,13 @@
 
 #include "common/conf/conf.h"
 
+#define SL_RECORD_FILE "config.yaml"
+
 /* The record of a run of this process with the config `conf`. Malloc'ed; NULL: no memory. */
 char *sl_record_text(const struct sl_conf_client *conf);
 /* Writes the record `text` to the log.dir of `conf`. `about`: what is known of the data (setup/about.h), or NULL. No-op
- * where `text` is NULL, log.dir is "", or all of it is there. A failure is only a warning. */
-void sl_record_keep(const struct sl_conf_client *conf, const char *text, const char *about);
+ * where `text` is NULL, log.dir is "", or all of it is there. A failure is only a warning. True: the record is there.
+ */
+bool sl_record_keep(const struct sl_conf_client *conf, const char *text, const char *about);
 
 #endif

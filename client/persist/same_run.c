@@ -4,7 +4,10 @@
 #include <string.h>
 
 /* A note that is too long is cut off, so lists that may be very long are the last. */
-static const char *const paths[] = {"train.epochs",
+static const char *const paths[] = {"privacy.clip", /* first: a cut note must not hide them */
+				    "privacy.clip_grad",
+				    "privacy.noise",
+				    "train.epochs",
 				    "train.max_steps",
 				    "train.optimizer.lr",
 				    "train.schedule.kind",
@@ -46,9 +49,6 @@ static const char *const paths[] = {"train.epochs",
 				    "data.mask_rate",
 				    "noise.head_act",
 				    "noise.mid_grad",
-				    "privacy.clip",
-				    "privacy.clip_grad",
-				    "privacy.noise",
 				    "train.phases",
 				    "data.test_transforms",
 				    "train.freeze",

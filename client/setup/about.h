@@ -8,7 +8,6 @@
 
 #include "client/setup/setup.h"
 
-#define SL_ABOUT_FILE   "about.json"
 #define SL_ABOUT_ALSO   "also"   /* what is known of the sources of data.also: a list of such objects */
 #define SL_ABOUT_INPUTS "inputs" /* of a network with several: those that this source gives */
 #define SL_ABOUT_CODEC  "codec"  /* of head_act and of mid_act */

@@ -388,7 +388,7 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail)
 
 void sl_setup_close(struct sl_setup *s)
 {
-	free(s->noise_count.seen);
+	sl_releases_close(&s->noise_count.releases);
 	if (s->in_use)
 		return;
 	if (s->be_open)

@@ -40,6 +40,7 @@ struct sl_setup {
 	const char *weights_from; /* the file of the weights, in place of the config's; NULL: the config's */
 	bool audits;              /* an audit fetches the middle's whole state */
 	bool alone;               /* has a member's part of the data, but is in no group */
+	bool fresh;               /* --fresh: what an earlier run in log.dir has sent is not this run's */
 	/* Of a vertical group in one process (`alone`): the parties with features, whose data give inputs, and whose
 	 * noise is in head_act. NULL: the data here give it. Borrowed */
 	const struct sl_setup *features;

@@ -72,37 +72,36 @@ static void add(float *to, const float *x, int64_t n, double scale, double devia
 	}
 }
 
-/* The last places of training by their hash; a later one takes an older one's row. */
-enum { SEEN = 1 << 16 };
-struct sl_noise_seen {
-	uint64_t place, values;
-};
-
 enum sl_err sl_noise_check(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
 			   const struct sl_tensor *x, struct sl_fail *fail)
 {
-	const uint64_t at[] = {(uint64_t)dir, place->step, (uint64_t)place->value, (uint64_t)place->first};
-	struct sl_noise_seen *seen;
-	uint64_t which, values;
+	const bool act = dir == SL_DIR_HEAD_ACT;
+	const uint64_t at[] = {(uint64_t)dir, (uint64_t)place->value, (uint64_t)place->first,
+			       place->training ? 0 : place->step};
+	const struct {
+		double factor, clip;
+		char use[8];
+	} what = {sl_noise_of(noise, dir), act ? noise->clip_act : noise->clip_grad, "release"};
+	uint64_t when, values, seed; /* seed: other noise on the same values is another release, too */
+	enum sl_err err;
 
-	if (noise->clip_act <= 0 || !noise->count || !place->training)
+	if (noise->clip_act <= 0 || !noise->count)
 		return SL_OK;
-	which = XXH3_64bits(at, sizeof at) | 1; /* 0: the row is free */
-	values = XXH3_64bits(x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
-	if (!noise->count->seen)
-		noise->count->seen = calloc(SEEN, sizeof *noise->count->seen);
-	if (!noise->count->seen)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the account of privacy");
-	seen = &noise->count->seen[which / 2 % SEEN];
-	if (seen->place == which && seen->values != values)
-		return sl_fail_set(
-			fail, SL_ERR_AUDIT,
-			"privacy: step %" PRIu64
-			" is repeated, and %s would be another one than before: the server answered otherwise, "
-			"and would get the same samples with other noise, which epsilon does not count",
-			place->step + 1, dir == SL_DIR_HEAD_ACT ? "head_act" : "mid_grad");
-	*seen = (struct sl_noise_seen){which, values};
-	return SL_OK;
+	when = place->training ? 2 * place->step + 2 : atomic_load(&noise->count->evaluates);
+	if (!when)
+		return SL_OK;
+	sl_key_stream(act ? &noise->act_key : &noise->grad_key, &what, sizeof what, &seed, sizeof seed);
+	values = XXH3_64bits_withSeed(x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float), seed);
+	err = sl_releases_add(&noise->count->releases, when, (uint32_t)XXH3_64bits(at, sizeof at), values, fail);
+	if (err != SL_ERR_AUDIT)
+		return err;
+	return sl_fail_set(fail, err,
+			   "privacy: %s %" PRIu64
+			   " is repeated, and %s would be another one than before, or have other noise: the server "
+			   "answered otherwise, or settings changed. The same samples would cross once more, which "
+			   "epsilon does not count: begin anew with --fresh, and add both epsilons",
+			   place->training ? "step" : "the evaluation behind step", when / 2,
+			   act ? "head_act" : "mid_grad");
 }
 
 void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "client/step/releases.h"
 #include "common/codec/codec.h"
 #include "common/conf/conf.h"
 #include "common/link/key.h"
@@ -23,10 +24,11 @@ struct sl_noise {
 	struct sl_noise_count *count; /* borrowed; NULL: nothing is counted */
 };
 /* Samples that were sent with a clip, in training and evaluations, and those of them that were longer: any thread. And
- * hashes of what this process has sent in training, by place: the thread that sends. */
+ * what has crossed: the thread that sends. */
 struct sl_noise_count {
 	_Atomic uint64_t act, act_clipped, grad, grad_clipped;
-	struct sl_noise_seen *seen; /* free it at the end */
+	struct sl_releases releases; /* close it at the end */
+	_Atomic uint64_t evaluates;  /* `when` of the one under way; 0: evaluations are not noted */
 };
 
 /* Reads the keys `noise.…` and `privacy.…` of the configs of both ends, which differ only in a vertical group. Errors
@@ -46,8 +48,8 @@ struct sl_noise_place {
 	int64_t first;
 };
 /* A step that is repeated must send what it sent before: else a server that lets steps repeat, and answers otherwise,
- * gets fresh noise each time. AUDIT: the values are others. Without clip_…, in evaluations and where nothing is counted
- * OK. NOMEM. */
+ * gets fresh noise each time. AUDIT: the values or the noise are others. Without clip_… and where nothing is counted
+ * OK. IO, NOMEM. */
 enum sl_err sl_noise_check(const struct sl_noise *noise, enum sl_dir dir, const struct sl_noise_place *place,
 			   const struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes x with the noise for `dir` to `to`, which may be x itself, and with mid_grad is. A sample is a row of x or, if

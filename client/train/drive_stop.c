@@ -195,13 +195,18 @@ bool sl_act_keep_last(struct drive *d)
 	return true;
 }
 
-/* With neither a checkpoint nor a summary on the disk, the model would pass for that of a run that is done. */
+/* With neither a checkpoint nor a summary on the disk, the model would pass for that of a run that is done. Without a
+ * checkpoint the summary comes first, so that it lacks the model's hash. */
 bool sl_act_save_anyway(struct drive *d)
 {
 	const char *dir = d->setup->conf->log.dir;
+	const bool open = !dir[0] || sl_past_run_is_open(dir);
 	struct sl_fail why;
-	enum sl_err err = !dir[0] || sl_past_run_is_open(dir) ? save_model(d, &why) : SL_OK;
+	enum sl_err err = open ? save_model(d, &why) : SL_OK;
 
+	sl_act_summarize(d);
+	if (!open && sl_past_run_is_open(dir))
+		err = save_model(d, &why);
 	blame(d, err, &why);
 	return true;
 }

@@ -68,8 +68,7 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 		[EV_FETCHED]   = TO(QUIT,   sl_act_settle, sl_act_save, sl_act_tell_saved, sl_act_end_phase,
 					    sl_act_summarize, sl_act_forget, sl_act_close_link),
 		[EV_UNSAVED]   = TO(QUIT,   sl_act_keep_last, sl_act_close_link),
-		[EV_STOPPED]   = TO(QUIT,   sl_act_keep_last, sl_act_summarize, sl_act_save_anyway, sl_act_blame_nonfinite,
-					    sl_act_close_link),
+		[EV_STOPPED]   = TO(QUIT,   sl_act_keep_last, sl_act_save_anyway, sl_act_blame_nonfinite, sl_act_close_link),
 	},
 	[DRIVE_DROP] = {
 		APART,

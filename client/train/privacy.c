@@ -3,14 +3,11 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/figures/epsilon.h"
 #include "client/train/training_run.h"
-#include "common/base/buf.h"
 #include "common/base/log.h"
-#include "common/base/newfile.h"
 
 /* Tensors that a sample sends in an epoch, and in an evaluation. */
 static uint64_t each_epoch(const struct sl_setup *s)
@@ -95,62 +92,57 @@ enum sl_err sl_privacy_check(const struct sl_setup *s, int64_t samples, struct s
 			"one epoch has an epsilon of %.4g, which is above it: more privacy.noise lowers "
 			"that",
 			one);
+	sl_log(SL_LOG_INFO, "privacy", "one epoch has an epsilon of %.4g, and %d have %.4g", one, c->train.epochs,
+	       sl_epsilon(c->privacy.noise, (uint64_t)c->train.epochs * each_epoch(s), c->privacy.delta));
+	if (c->privacy.budget > 0 && allowed(s) < (uint64_t)c->train.epochs)
+		sl_log(SL_LOG_INFO, "privacy", "privacy.budget allows %" PRIu64 " epochs: then the run ends",
+		       allowed(s));
 	return SL_OK;
-}
-
-static bool note_path(const struct sl_training *r, char path[PATH_MAX])
-{
-	const char *dir = r->setup->conf->log.dir;
-
-	return dir[0] && snprintf(path, PATH_MAX, "%s/privacy", dir) < PATH_MAX;
 }
 
 enum sl_err sl_run_privacy_open(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	char path[PATH_MAX];
-	uint8_t *text = NULL;
-	struct sl_fail none;
 	uint64_t epochs;
-	size_t len;
 	enum sl_err err = sl_privacy_check(r->setup, r->setup->set[SL_SPLIT_TRAIN].count, fail);
 
-	if (err || !sl_privacy_is_on(r->setup))
+	if (err || !(c->privacy.budget > 0))
 		return err;
-	if (note_path(r, path) && sl_file_read(path, 64, &text, &len, &none) == SL_OK)
-		r->account.epochs = strtoull((const char *)text, NULL, 10);
-	free(text);
-	if (!r->account.resumes && r->account.epochs) {
-		sl_log(SL_LOG_WARN, "privacy-earlier",
-		       "an earlier run in %.300s has sent its samples in %" PRIu64
-		       " epochs: epsilon counts this run alone, and theirs add up",
-		       c->log.dir, r->account.epochs);
-		r->account.epochs = 0;
-	}
-	if (!(c->privacy.budget > 0))
-		return SL_OK;
 	epochs = allowed(r->setup);
-	r->account.ends_run = epochs * (uint64_t)r->steps_per_epoch < r->total_steps;
-	if (r->account.ends_run)
+	if (epochs * (uint64_t)r->steps_per_epoch < r->total_steps)
 		r->total_steps = r->planned_steps = epochs * (uint64_t)r->steps_per_epoch;
 	return SL_OK;
 }
 
-void sl_run_privacy_begin(struct sl_training *r)
+/* So many epochs' rows have crossed, or begun to. */
+static uint64_t epochs_crossed(const struct sl_training *r)
 {
-	const uint64_t begun = (uint64_t)r->epoch + 1;
-	char path[PATH_MAX], text[24];
-	struct sl_fail why;
+	const uint64_t length = (uint64_t)r->steps_per_epoch;
 
-	if (!sl_privacy_is_on(r->setup) || begun <= r->account.epochs)
-		return;
-	r->account.epochs = begun;
-	snprintf(text, sizeof text, "%" PRIu64 "\n", begun);
-	if (note_path(r, path) && sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), &why) != SL_OK)
-		sl_log(SL_LOG_WARN, "privacy-unnoted",
-		       "%s; if this process is killed, and the run ends before epoch %" PRIu64
-		       ", its epsilon will be too low",
-		       why.text, begun);
+	/* length 0: an evaluation alone */
+	return length ? (sl_releases_steps(&r->setup->noise_count.releases) + length - 1) / length : 0;
+}
+
+enum sl_err sl_run_privacy_begin(const struct sl_training *r, struct sl_fail *fail)
+{
+	const char *dir = r->setup->conf->log.dir;
+	struct sl_releases *crossed = r->setup->noise.count ? &r->setup->noise.count->releases : NULL;
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	/* in one process nothing crosses */
+	if (!sl_privacy_is_on(r->setup) || r->eval_only || !dir[0] || strcmp(r->totals.mode, "remote") != 0 ||
+	    snprintf(path, sizeof path, "%s/" SL_RELEASES_FILE, dir) >= PATH_MAX)
+		return SL_OK;
+	err = sl_releases_open(crossed, path, fail);
+	if (!r->setup->fresh || (err && err != SL_ERR_DATA))
+		return err;
+	if (sl_releases_steps(crossed))
+		sl_log(SL_LOG_WARN, "privacy-earlier",
+		       "an earlier run in %.300s has sent its samples in %" PRIu64
+		       " epochs: epsilon counts this run alone, and theirs add up",
+		       dir, epochs_crossed(r));
+	return sl_releases_empty(crossed, fail);
 }
 
 enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *changed, struct sl_fail *fail)
@@ -164,7 +156,11 @@ enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *chan
 			"rows have crossed with other noise, and epsilon would not count that (%s): resume with "
 			"the privacy.… that the run had, or begin anew with --fresh",
 			changed);
-	if (!sl_privacy_is_on(r->setup) || (border && r->account.epochs <= held))
+	if (sl_privacy_is_on(r->setup) && r->step && !r->setup->noise_count.releases.n)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "log.dir lacks " SL_RELEASES_FILE
+				   ", so nobody knows what has crossed: put it back, or begin anew with --fresh");
+	if (!sl_privacy_is_on(r->setup) || !changed[0] || (border && epochs_crossed(r) <= held))
 		return SL_OK;
 	return sl_fail_set(
 		fail, SL_ERR_MISMATCH,
@@ -180,10 +176,11 @@ struct sl_jsonl_privacy sl_run_privacy(const struct sl_training *r)
 	const uint64_t begun = (uint64_t)r->epoch + 1,
 		       over = (uint64_t)r->epoch + (r->in_epoch == r->steps_per_epoch || r->step == r->total_steps);
 	const struct sl_noise_count *count = &r->setup->noise_count;
-	const uint64_t epochs = begun > r->account.epochs ? begun : r->account.epochs;
+	const uint64_t crossed = epochs_crossed(r), epochs = begun > crossed ? begun : crossed;
 	struct sl_jsonl_privacy p = {.delta = c->privacy.delta,
 				     .budget = c->privacy.budget,
-				     .spent = r->account.ends_run && r->step >= r->total_steps};
+				     .spent = r->planned_steps < (uint64_t)r->schedule.total_steps &&
+					      r->step >= r->planned_steps};
 
 	if (!sl_privacy_is_on(r->setup) || r->eval_only)
 		return (struct sl_jsonl_privacy){0};

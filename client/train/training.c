@@ -19,8 +19,6 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 
 	if (!err && !r->eval_only)
 		err = sl_journal_open(&r->journal, r->setup->conf, resume, fail);
-	if (!err && !r->eval_only && resume)
-		err = sl_about_keep(r->setup, fail);
 	r->takes_over = !r->eval_only && !resume;
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
@@ -74,7 +72,6 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->totals.has_accuracy = sl_run_has_labels(r) && r->task->met;
 	r->totals.blind = sl_agreed_has_role(&c->agreed, SL_ROLE_FEATURES);
 	r->eval_only = eval_only;
-	r->account.resumes = resume;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.part = sl_setup_part(setup, SL_SPLIT_TEST);
@@ -109,11 +106,13 @@ enum sl_err sl_training_begin(struct sl_training *r, struct sl_fail *fail)
 		return SL_OK;
 	if (r->takes_over) {
 		err = sl_journal_begin(&r->journal, r->setup->conf, fail);
-		if (!err)
-			err = sl_about_keep(r->setup, fail);
 		r->takes_over = err;
 		sl_run_mark(r);
 	}
+	if (!err && !r->eval_only)
+		err = sl_about_keep(r->setup, fail);
+	if (!err)
+		err = sl_run_privacy_begin(r, fail);
 	if (!err)
 		sl_run_log_start(r);
 	r->begun = !err;
@@ -175,8 +174,6 @@ static enum sl_want step_or_pass(struct sl_training *r)
 	const struct sl_setup *s = r->setup;
 	const bool own = !s->epoch_steps || sl_turns_own(&s->turns, s->conf->agreed.share.member, r->step);
 
-	if (own)
-		sl_run_privacy_begin(r);
 	return own ? SL_WANT_STEP : SL_WANT_PASS;
 }
 
@@ -190,6 +187,8 @@ enum sl_want sl_training_next(struct sl_training *r)
 		r->doing = step_or_pass(r);
 	} else if (sl_run_wants_eval(r) && r->in_eval < r->eval_batches) {
 		r->doing = SL_WANT_EVAL;
+		if (sl_privacy_is_on(r->setup) && !r->eval_only)
+			atomic_store(&r->setup->noise.count->evaluates, 2 * r->step + 1);
 	} else if (r->eval_only || r->step == r->total_steps) {
 		r->doing = SL_WANT_FINISH;
 	} else {

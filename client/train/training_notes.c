@@ -103,6 +103,7 @@ static const char last_key[] = "last step", server_key[] = "server", best_key[] 
 void sl_training_sync(const struct sl_training *r)
 {
 	sl_journal_sync(&r->journal);
+	sl_releases_sync(&r->setup->noise_count.releases);
 }
 
 void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
@@ -338,13 +339,15 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the checkpoint is at step %" PRIu64 ", the run ends at %" PRIu64, r->step,
 				   r->total_steps);
-	if (c && !border && sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, SL_SAME_RUN), changed)) {
+	if (c && !border) {
+		const bool other = sl_same_run_changed(r->setup->conf, sl_checkpoint_noted(c, SL_SAME_RUN), changed);
 		enum sl_err err = sl_run_privacy_changed(r, changed, fail);
 
 		if (err)
 			return err;
-		sl_log(SL_LOG_WARN, "resume-changed",
-		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
+		if (other)
+			sl_log(SL_LOG_WARN, "resume-changed",
+			       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
 	}
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;

@@ -30,18 +30,12 @@ struct mark {
 	struct sl_jsonl_step last;
 };
 
-/* Of privacy.…: epochs whose rows may have crossed, as log.dir has noted; whether the run goes on from earlier
- * processes; whether the budget ends the run before the config would. */
-struct sl_run_account {
-	uint64_t epochs;
-	bool resumes, ends_run;
-};
-
 struct sl_training {
 	const struct sl_setup *setup;
 	const struct sl_learn_task *task;
 	bool eval_only, takes_over; /* takes_over: log.dir is still an earlier run's */
 	bool begun;
+	char config[SL_CHAIN_TEXT]; /* the hash of the run's record in log.dir; "": it has none */
 	struct sl_schedule schedule;
 	int64_t steps_per_epoch, eval_batches;
 	uint64_t step, total_steps, planned_steps; /* train.stop may end it before the planned ones */
@@ -62,7 +56,6 @@ struct sl_training {
 	uint64_t linked_train_samples, linked_eval_samples;  /* of this process: what its links have carried */
 	uint64_t linked_train_tokens, linked_eval_tokens;    /* the same in tokens; samples where there are none */
 	uint64_t linked_steps, linked_from;                  /* the same in steps; the step from which it went on */
-	struct sl_run_account account;
 	uint64_t joined; /* the step to which the group was when this member came; it may be beyond the run's end */
 	bool bare;       /* it came without the group's head and tail */
 	bool took_part;  /* the group has steps of this member, maybe of an earlier process */

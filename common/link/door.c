@@ -26,6 +26,7 @@ struct sl_door {
 	struct sl_conns *conns;
 	uint32_t first; /* ZeroMQ's number of the first connection from outside */
 	int listener;   /* the listening socket; -1: not known */
+	uint64_t *came; /* as in sl_transport_conf */
 };
 
 /* The most bytes that a peer can have in flight if it obeys its credit. */
@@ -51,6 +52,7 @@ enum sl_err sl_door_open(struct sl_door **out, const struct sl_transport_conf *c
 	if (!door)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "connections: out of memory");
 	door->listener = -1;
+	door->came = conf->came;
 	err = sl_conns_open(&door->conns, &conns, now_ms, fail);
 	if (err)
 		free(door);
@@ -136,6 +138,8 @@ void sl_door_event(struct sl_door *door, int event, int value)
 		door->listener = value;
 		sl_zsocket_keep_unsent_short(value);
 	} else if (event == ZMQ_EVENT_ACCEPTED) {
+		if (door->came)
+			++*door->came;
 		sl_conns_add(door->conns, value);
 	} else if (event == ZMQ_EVENT_DISCONNECTED) {
 		sl_conns_remove(door->conns, value);

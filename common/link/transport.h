@@ -72,6 +72,7 @@ struct sl_transport_conf {
 	/* Connecting: [SL_WAYS], to which it adds the bytes that its connections carry; outlives the transport. NULL:
 	 * not counted. */
 	struct sl_traffic *traffic;
+	uint64_t *came; /* bound: counts connections that have come; as traffic */
 };
 
 enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,

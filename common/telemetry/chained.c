@@ -160,8 +160,10 @@ enum sl_err sl_chain_read(struct sl_chain *c, const char *dir,
 {
 	char path[PATH_MAX], *line = NULL;
 	FILE *f = snprintf(path, sizeof path, "%s/%s", dir, c->name) < PATH_MAX ? fopen(path, "re") : NULL;
-	enum sl_err err = SL_OK;
+	enum sl_err err = SL_OK, heard;
+	struct sl_fail more; /* the first error is the one that is told */
 	size_t room = 0;
+	long number = 0;
 
 	if (!f)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.300s/%s: %s", dir, c->name, strerror(errno));
@@ -169,10 +171,10 @@ enum sl_err sl_chain_read(struct sl_chain *c, const char *dir,
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lines of %s", c->name);
 	else
 		sl_chain_begin(c->after[0].text);
-	for (ssize_t len; !err && (len = getline(&line, &room, f)) > 0 && line[len - 1] == '\n';) {
-		err = add_line(c, line, (size_t)len - 1, fail);
-		if (!err && hear)
-			err = hear(arg, line, (size_t)len - 1, c->n, fail);
+	for (ssize_t len; (!err || hear) && (len = getline(&line, &room, f)) > 0 && line[len - 1] == '\n';) {
+		err = err ? err : add_line(c, line, (size_t)len - 1, fail);
+		heard = hear ? hear(arg, line, (size_t)len - 1, ++number, err ? &more : fail) : SL_OK;
+		err = err ? err : heard;
 	}
 	free(line);
 	fclose(f);

@@ -42,9 +42,9 @@ struct sl_chain {
 	long n, bare; /* lines; the first ones that have no hash, of an earlier version */
 };
 
-/* Reads DIR/NAME, and calls hear, if it is not NULL, for each line. Half a line at the end is one that is being
- * written, or of a process that was killed. NOINPUT: there is none; DATA: *fail names the first line that does not fit.
- * Free c->after in any case. */
+/* Reads DIR/NAME, and calls hear, if it is not NULL, for each line, also behind one that does not fit. Half a line at
+ * the end is one that is being written, or of a process that was killed. NOINPUT: there is none; DATA: *fail names the
+ * first line that does not fit. Free c->after in any case. */
 enum sl_err sl_chain_read(struct sl_chain *c, const char *dir,
 			  enum sl_err (*hear)(void *arg, const char *line, size_t len, long number, struct sl_fail *),
 			  void *arg, struct sl_fail *fail) SL_MUST_CHECK;

@@ -62,12 +62,13 @@ const char *sl_report_show(const json_t *of, const char *key, char out[SL_REPORT
 	return out;
 }
 
-const char *sl_report_time(const json_t *line, char out[SL_REPORT_TIME])
+const char *sl_report_time(const json_t *line, const char *key, char out[SL_REPORT_TIME])
 {
-	const time_t at = (time_t)json_integer_value(json_object_get(line, "time"));
+	const json_t *x = json_object_get(line, key);
+	const time_t at = (time_t)json_integer_value(x);
 	struct tm tm;
 
-	return gmtime_r(&at, &tm) && strftime(out, SL_REPORT_TIME, "%Y-%m-%d %H:%M:%S UTC", &tm) ? out : "?";
+	return x && gmtime_r(&at, &tm) && strftime(out, SL_REPORT_TIME, "%Y-%m-%d %H:%M:%S UTC", &tm) ? out : "-";
 }
 
 /* ---- printing it */

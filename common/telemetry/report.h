@@ -18,8 +18,8 @@ void sl_report_fact(json_t *section, const char *name, const char *format, ...) 
 void sl_report_line(json_t *section, const char *what, int n, ...);
 /* A member as text: numbers with six digits. "-": it is not there. */
 const char *sl_report_show(const json_t *of, const char *key, char out[SL_REPORT_TEXT]);
-/* The member "time" of a line, seconds since 1970, in UTC. */
-const char *sl_report_time(const json_t *line, char out[SL_REPORT_TIME]);
+/* A member, such as "time" of a line, seconds since 1970, in UTC. "-": it is not there. */
+const char *sl_report_time(const json_t *line, const char *key, char out[SL_REPORT_TIME]);
 /* Writes it as "html", which is one page that loads nothing and is well-formed XML, "md" or "json", to the file `out`;
  * NULL: to standard output. format NULL: as the file's name ends, else "md". `title`: of the page. USAGE: no such
  * format; CANTCREATE, IO, NOMEM. */

@@ -144,7 +144,7 @@ static void host_free(struct sl_host *h)
 	free(h->rate);
 	sl_relay_close(h->relay);
 	sl_housekeeping_close(&h->keeping);
-	sl_visits_close(h->visits);
+	sl_visits_close(h->visits, h->came);
 	sl_store_close(h->store_lock);
 	free(h);
 }
@@ -228,6 +228,7 @@ static void on_tick(void *arg)
 	int open = sl_relay_seats(h->relay);
 
 	tell_refusals(h);
+	sl_visits_refused(h->visits, NULL, 0);
 	sl_log_tell_left_out(false);
 	watch_worker(h);
 	if (!h->shut)
@@ -271,7 +272,8 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 						    h->auth ? &h->auth->transport : NULL,
 						    (uint64_t)h->conf->link.window_bytes,
 						    h->conf->limits.connections_per_s,
-						    NULL};
+						    NULL,
+						    &h->came};
 	const bool inside =
 		strncmp(h->conf->listen, "ipc:", 4) == 0; /* of a program (local:), which is its only client */
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);

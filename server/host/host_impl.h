@@ -50,9 +50,9 @@ struct sl_host {
 	struct sl_relay *relay;     /* alignments, which have no session */
 	struct sl_challenges challenges;
 	struct sl_epochs epochs;
-	uint64_t turned_away, malformed; /* refused peers without a session; malformed messages */
-	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all links */
-	uint64_t opened_ms, told_ms;     /* told_ms: when refused keys were last logged */
+	uint64_t turned_away, malformed, came; /* refused peers without a session; malformed messages; connections */
+	struct sl_host_counts counts;          /* of links that are over; frames and bytes of all links */
+	uint64_t opened_ms, told_ms;           /* told_ms: when refused keys were last logged */
 	struct sl_housekeeping keeping;
 	struct sl_rate *rate; /* [n_place] rates of bytes sent and received */
 	int threads;

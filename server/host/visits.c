@@ -13,14 +13,15 @@
 #include "common/telemetry/chained.h"
 #include "common/telemetry/json.h"
 
-enum { REFUSED_EVERY_S = 60 };
+enum { TELL_EVERY_S = 60 };
 
 struct sl_visits {
 	struct sl_chained log;
-	uint64_t refused; /* handshakes that no line counts yet */
-	int64_t told_s;   /* when refused keys were written last */
-	json_t *stranger; /* one of them */
-	bool missed;      /* the last line could not be written */
+	uint64_t refused;  /* handshakes that no line counts yet */
+	json_t *stranger;  /* one of them */
+	uint64_t admitted; /* sessions and alignments */
+	int64_t told_s;    /* when refused keys were written last */
+	bool missed;       /* the last line could not be written */
 };
 
 /* Takes over `more`. */
@@ -32,6 +33,18 @@ static void put(struct sl_visits *v, const char *type, json_t *more)
 		sl_log(SL_LOG_WARN, "session-log", SL_VISITS_FILE " cannot be written, and lacks lines: %s",
 		       err == SL_ERR_NOMEM ? "no memory" : strerror(errno));
 	v->missed = err != SL_OK;
+}
+
+static void warn_unfit(const char *store)
+{
+	struct sl_chain chain = {.name = SL_VISITS_FILE};
+	struct sl_fail why;
+
+	if (sl_chain_read(&chain, store, NULL, NULL, &why) == SL_ERR_DATA)
+		sl_log(SL_LOG_WARN, "session-log",
+		       "%s; splits report --verify will say so. To begin a new file, move it away while no server runs",
+		       why.text);
+	free(chain.after);
 }
 
 enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const struct sl_key *own, struct sl_fail *fail)
@@ -48,6 +61,7 @@ enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const stru
 	v = calloc(1, sizeof *v);
 	if (!v)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for " SL_VISITS_FILE);
+	warn_unfit(store);
 	err = sl_chained_open(&v->log, path, SL_FP_NONE, fail);
 	if (err) {
 		free(v);
@@ -69,13 +83,14 @@ static void tell_refused(struct sl_visits *v)
 	v->told_s = sl_wall_s();
 }
 
-void sl_visits_close(struct sl_visits *v)
+void sl_visits_close(struct sl_visits *v, uint64_t connections)
 {
 	if (!v)
 		return;
 	if (v->refused)
 		tell_refused(v);
-	put(v, "stop", json_object());
+	put(v, "stop",
+	    json_pack("{sI sI}", "connections", (json_int_t)connections, "admitted", (json_int_t)v->admitted));
 	sl_log(SL_LOG_INFO, "session-log", "the head of " SL_VISITS_FILE " is %s", sl_chained_head(&v->log));
 	if (fsync(v->log.fd))
 		sl_log(SL_LOG_WARN, "session-log", SL_VISITS_FILE " may lack lines after a power cut: %s",
@@ -115,6 +130,7 @@ void sl_visits_begin(struct sl_visits *v, json_t *visit, const struct sl_agreed 
 		json_object_set_new(visit, "group", sl_json_text(agreed->share.group));
 		json_object_set_new(visit, "member", json_integer(agreed->share.member));
 	}
+	v->admitted++;
 	json_object_set_new(visit, "since", json_integer((json_int_t)sl_wall_s()));
 	put(v, "begin", json_copy(visit));
 }
@@ -134,17 +150,21 @@ void sl_visits_end(struct sl_visits *v, json_t *visit, const struct sl_middle_st
 
 void sl_visits_align(struct sl_visits *v, const struct sl_visitor *who)
 {
-	if (v)
-		put(v, "align", who_is(who));
+	if (!v)
+		return;
+	v->admitted++;
+	put(v, "align", who_is(who));
 }
 
 void sl_visits_refused(struct sl_visits *v, const struct sl_visitor *who, uint64_t count)
 {
 	if (!v)
 		return;
-	v->refused += count;
-	json_decref(v->stranger);
-	v->stranger = who_is(who);
-	if (sl_wall_s() - v->told_s >= REFUSED_EVERY_S)
+	if (count) {
+		v->refused += count;
+		json_decref(v->stranger);
+		v->stranger = who_is(who);
+	}
+	if (v->refused && sl_wall_s() - v->told_s >= TELL_EVERY_S)
 		tell_refused(v);
 }

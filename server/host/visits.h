@@ -16,8 +16,9 @@ struct sl_visits;
  * written. `own`: the server's key; NULL: no auth. CANTCREATE, IO, NOMEM. */
 enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const struct sl_key *own,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* Says that the server stops, names the log's head in the server's own log, and brings all to the disk. */
-void sl_visits_close(struct sl_visits *v);
+/* Says that the server stops, and how many connections came to it, names the log's head in the server's own log, and
+ * brings all to the disk. */
+void sl_visits_close(struct sl_visits *v, uint64_t connections);
 
 /* Who it is. client, key, host: as in the functions below, and borrowed. */
 struct sl_visitor {
@@ -32,8 +33,8 @@ void sl_visits_begin(struct sl_visits *v, struct json_t *visit, const struct sl_
 /* The session is over. Takes over `visit`. */
 void sl_visits_end(struct sl_visits *v, struct json_t *visit, const struct sl_middle_status *st);
 void sl_visits_align(struct sl_visits *v, const struct sl_visitor *who);
-/* Keys that are not on the list, `count` handshakes since the last call; `who`: one of them. Writes one line a minute
- * at most. */
+/* Keys that are not on the list, `count` handshakes since the last call; `who`: one of them. Call it with 0 now and
+ * then. Writes one line a minute at most. */
 void sl_visits_refused(struct sl_visits *v, const struct sl_visitor *who, uint64_t count);
 
 #endif

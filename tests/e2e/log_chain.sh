@@ -46,6 +46,9 @@ for k in 0 1; do verify 0 group/member-$k '^model.safetensors is the one that th
 
 client_dies client.apply@8 killed "$tmp/client.yaml"
 verify 0 killed '^the last process has not written its end'
+cp -r "$tmp/killed" "$tmp/resettled"
+echo '# command: another' >>"$tmp/resettled/config.yaml"
+verify 65 resettled 'config.yaml is not the file that this run has written'
 cp -r "$tmp/killed" "$tmp/half"
 printf '{"type":"step","st' >>"$tmp/half/log.jsonl" # a process that was killed while it wrote
 verify 0 half
@@ -55,7 +58,17 @@ jq -se 'map(.type) == ["start","link","start","back","link","end"] and .[3].step
 
 client_stands 5 paused "$tmp/client.yaml"
 stops paused
-verify 0 paused
+verify 0 paused '^model.safetensors is the one that the run has written$'
+for file in model.safetensors config.yaml about.json; do # of a run that was interrupted, and of one that is done
+	for run in paused run; do
+		rm -rf "$tmp/t1"; cp -r "$tmp/$run" "$tmp/t1"
+		case $file in
+		*.yaml) sed -i 's/batch: .*/batch: 1/' "$tmp/t1/$file" ;;
+		*) printf ' ' >>"$tmp/t1/$file" ;;
+		esac
+		verify 65 t1 "$file is not the file that this run has written"
+	done
+done
 client paused "$tmp/client.yaml" --auto-resume || fail "--auto-resume: exit status $?"
 verify 0 paused
 

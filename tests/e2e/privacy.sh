@@ -116,6 +116,40 @@ client_dies client.apply@22 torn "$tmp/run.yaml"
 "$SPLITC" report "$tmp/torn" >"$tmp/torn.md"
 grep -q 'epsilon [0-9.]* at the end of the last epoch in the log' "$tmp/torn.md" || fail "the report of a killed run: $(cat "$tmp/torn.md")"
 
+# ---- a server that answers otherwise behind a kill of the client gets no second release of the same samples
+dishonest() { # POINT@N NAME KILLED_AT PHRASE: the client dies there, and comes back to a server with that failpoint
+	local server_pid endpoint=tcp://127.0.0.1:$(free_port) rc=0
+	start_server "$2-honest" listen="$endpoint" store="$tmp/$2-store"
+	start_failing_client "client.apply=hold@$3" "$2" "$tmp/run.yaml" --set server="$endpoint" "${@:5}"
+	at_point "$2" client.apply
+	[ "$3" -lt 4 ] || wait_for "$2 has no checkpoint" has_checkpoint "$2"
+	end_client
+	signal TERM "$server_pid"; ends_with "$server_pid" 0 $patience "the server of $2"
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 start_server "$2-cheats" listen="$endpoint" store="$tmp/$2-store"
+	client "$2" "$tmp/run.yaml" --auto-resume --set server="$endpoint" "${@:5}" || rc=$?
+	[ $rc = 79 ] && grep -qE -- "$4" "$tmp/$2.log" || fail "$2: $rc: $(tail -n 3 "$tmp/$2.log")"
+	rc=0; client "$2" "$tmp/run.yaml" --auto-resume --set server="$endpoint" "${@:5}" || rc=$? # and it gets none by another try
+	[ $rc = 79 ] || [ $rc = 0 ] || fail "$2 again: $rc: $(tail -n 3 "$tmp/$2.log")"
+	end_process "$server_pid"
+}
+dishonest server.cheat_act=EIO@1 lie 23 'privacy: step [0-9]* is repeated, and mid_grad would be another one'
+dishonest server.hijack=EIO@1 hijack 23 'privacy: step [0-9]* is repeated, and head_act would be another one'
+dishonest server.cheat_act=EIO@1 early 3 'privacy: step 1 is repeated, and mid_grad would be another one' # before a checkpoint
+dishonest server.hijack=EIO@1 evaluated 31 'privacy: the evaluation behind step 30 is repeated, and head_act would be another one' --set train.checkpoint_every=29
+client_dies client.apply@22 forgetful "$tmp/run.yaml"
+rm "$tmp/forgetful/releases"
+rc=0; client forgetful "$tmp/run.yaml" --resume || rc=$?
+[ $rc = 78 ] && grep -q 'log.dir lacks releases, so nobody knows what has crossed' "$tmp/forgetful.log" || fail "without releases: $rc: $(tail -n 1 "$tmp/forgetful.log")"
+client_dies client.apply@22 rekeyed "$tmp/run.yaml"
+"$SPLITC" keygen --out "$tmp/other.key" >/dev/null 2>&1
+rc=0; client rekeyed "$tmp/run.yaml" --resume --set privacy.key="$tmp/other.key" || rc=$?
+[ $rc = 79 ] && grep -q 'head_act would be another one than before, or have other noise' "$tmp/rekeyed.log" || fail "another key: $rc: $(tail -n 1 "$tmp/rekeyed.log")"
+# a disk that is full: the run ends before a tensor crosses that is not noted
+(trap '' XFSZ; ulimit -f 1; "$SPLITC" train "$tmp/run.yaml" --set log.dir="$tmp/full" --set privacy.budget=100 2>&1 || echo "status $?") | cat >"$tmp/full.log"
+grep -q 'releases cannot note what crosses (File too large), and nothing crosses uncounted' "$tmp/full.log" && grep -qx 'status 74' "$tmp/full.log" || fail "a full disk: $(tail -n 3 "$tmp/full.log")"
+client full "$tmp/run.yaml" --auto-resume --set privacy.budget=100 || fail "with room again: $?"
+[ "$(last full summary privacy.releases)" = 12 ] || fail "with room again: $(last full summary privacy)"
+
 # ---- what cannot be counted
 refused() { # PHRASE SETTING…
 	local set=() pair rc=0

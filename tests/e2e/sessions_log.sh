@@ -49,11 +49,16 @@ cp -r "$tmp/store" "$tmp/killed-store"
 serve two listen="$endpoint"
 let_go waits
 ends_with "$client_pid" 0 $patience 'the client behind the kill of its server'
+for _ in 1 2 3; do # connections that shake no hands
+	(exec 3<>"/dev/tcp/127.0.0.1/${endpoint##*:}"; printf 'GET / HTTP/1.0\r\n\r\n' >&3; cat <&3 >/dev/null) 2>/dev/null || true
+done
 signal TERM "$server_pid"; ends_with "$server_pid" 0 $patience "the server"
 report --verify >"$tmp/verify" || fail "a log over a kill: $(cat "$tmp/verify")"
 head=$(sed -n 's/^log head //p' "$tmp/verify")
 grep -q "session-log: the head of sessions.jsonl is $head\$" "$tmp/two.log" || fail "the server logs another head than $head"
 is 'map(.type) | .[0] == "start" and .[-1] == "stop" and (map(select(. == "start")) | length) == 2' 'two processes'
+
+is '.[-1] | .admitted >= 1 and .connections >= .admitted + 3' 'connections that were not admitted'
 
 # ---- the report
 report --out "$tmp/report.html" || fail "report: exit status $?"
@@ -62,6 +67,7 @@ report >"$tmp/report.md"
 grep -qE '^\| 2[^|]*\| - \| site-A \|.*\| the server was killed, or failed \|$' "$tmp/report.md" || fail "no session of the kill: $(cat "$tmp/report.md")"
 grep -qE '^\| site-A \| [^|]+ \| 4 \|' "$tmp/report.md" || fail "site-A's row: $(cat "$tmp/report.md")"
 grep -qE 'refused: no key of the list' "$tmp/report.md" || fail "no stranger: $(cat "$tmp/report.md")"
+grep -qE '^\| 2[^|]* \| killed or failed \|' "$tmp/report.md" && ! grep -q 'or it still runs' "$tmp/report.md" || fail "the processes: $(cat "$tmp/report.md")"
 grep -q '^## What is not known' "$tmp/report.md" || fail 'nothing is unknown'
 report clinics --format json >"$tmp/report.json"
 jq -e '.group == "clinics" and (.sessions | map(select(.type == "end")) | length) == 2' "$tmp/report.json" >/dev/null || fail "the group's report: $(cat "$tmp/report.json")"
@@ -81,6 +87,12 @@ for kind in change remove swap add bare; do
 	done
 done
 [ $named = 20 ] || fail "$named of 20 were tried"
+# the report of such a log is written, and says so; a server that begins with it says so, too
+rc=0; "$SPLITS" report "$tmp/empty.yaml" --set store="$tmp/t" --out "$tmp/unfit.md" >"$tmp/out" 2>&1 || rc=$?
+[ $rc = 65 ] && grep -q 'ITS LINES DO NOT FIT: sessions.jsonl: line' "$tmp/unfit.md" && grep -q 'site-A' "$tmp/unfit.md" || fail "the report of a log that does not fit: $rc: $(cat "$tmp/unfit.md" "$tmp/out")"
+start_server unfit store="$tmp/t" auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients"
+grep -q '^WARN session-log: sessions.jsonl: line .*splits report --verify will say so' "$tmp/unfit.log" || fail "a server over such a log: $(cat "$tmp/unfit.log")"
+end_process "$server_pid"
 # without a store nothing is written, and nothing fails
 start_server bare store= auth.secret_key="$tmp/server.key" auth.clients="$tmp/clients"
 client bare-run "$tmp/client.yaml" $(as A) || fail "without a store: exit status $?"

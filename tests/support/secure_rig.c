@@ -109,7 +109,7 @@ struct sl_allow *secure_list_of(const struct sl_keypair *pair)
 void secure_open_server_at(const char *endpoint, bool auth)
 {
 	struct sl_transport_conf conf = {endpoint, SECURE_PART,     SECURE_HWM, auth ? &secure.server_auth : NULL,
-					 0,        SECURE_ARRIVALS, NULL};
+					 0,        SECURE_ARRIVALS, NULL,       NULL};
 	struct sl_fail fail;
 
 	secure.server = (struct secure_end){.echo = true};
@@ -137,7 +137,7 @@ void secure_close_server(void)
 void secure_open_client(struct secure_end *e, const struct sl_transport_auth *auth)
 {
 	struct sl_transport_conf conf = {
-		sl_transport_endpoint(secure.server.transport), SECURE_PART, SECURE_HWM, auth, 0, 0, e->traffic};
+		sl_transport_endpoint(secure.server.transport), SECURE_PART, SECURE_HWM, auth, 0, 0, e->traffic, NULL};
 	struct sl_fail fail;
 
 	*e = (struct secure_end){0};

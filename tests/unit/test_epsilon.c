@@ -144,7 +144,7 @@ static void another_clip_has_other_noise(void **state)
 static void a_step_is_repeated_with_the_same_values_alone(void **state)
 {
 	struct sl_noise_count count = {0};
-	const struct sl_noise noise = {.head_act = 1, .mid_grad = 1, .clip_act = 2, .clip_grad = 1, .count = &count};
+	struct sl_noise noise = {.head_act = 1, .mid_grad = 1, .clip_act = 2, .clip_grad = 1, .count = &count};
 	float x[2] = {1, 2};
 	const struct sl_tensor t = {.data = x, .shape = {.ndim = 2, .dim = {1, 2}}};
 	struct sl_noise_place place = {.step = 7, .training = true};
@@ -159,10 +159,30 @@ static void a_step_is_repeated_with_the_same_values_alone(void **state)
 	assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_OK);
 	place.step = 8;
 	assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_OK);
-	place.training = false; /* evaluations send other values each time */
+	place.training = false; /* an evaluation that is no run's */
 	x[0] = 9;
-	assert_int_equal(sl_noise_check(&noise, SL_DIR_MID_GRAD, &place, &t, &fail), SL_OK);
-	free(count.seen);
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_OK);
+	for (count.evaluates = 19; count.evaluates <= 21; count.evaluates += 2) { /* behind nine steps, and ten */
+		x[0]++;
+		for (int k = 0; k < 2; k++)
+			assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_OK);
+	}
+	count.evaluates = 21;
+	x[0]++;
+	assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_ERR_AUDIT);
+	assert_non_null(strstr(fail.text, "the evaluation behind step 10 is repeated"));
+	x[0]--;
+	for (int k = 0; k < 3; k++) { /* the same values with other noise are another release */
+		const struct sl_noise was = noise;
+
+		noise.clip_act += k == 0;
+		noise.head_act += k == 1;
+		noise.act_key.byte[0] += k == 2;
+		assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_ERR_AUDIT);
+		noise = was;
+		assert_int_equal(sl_noise_check(&noise, SL_DIR_HEAD_ACT, &place, &t, &fail), SL_OK);
+	}
+	sl_releases_close(&count.releases);
 }
 
 static void no_clip_is_as_before(void **state)

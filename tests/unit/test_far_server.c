@@ -130,7 +130,7 @@ static void two_seconds_there_and_back(void **state)
 {
 	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
 	char endpoint[64];
-	const struct sl_transport_conf conf = {endpoint, SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL};
+	const struct sl_transport_conf conf = {endpoint, SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL, NULL};
 	struct secure_end client = {0};
 
 	secure_open_server(true);

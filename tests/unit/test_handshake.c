@@ -36,7 +36,7 @@ static void meet(struct secure_end *e, struct fake_peer *peer, bool keys, int *m
 {
 	const struct sl_transport_auth auth = {
 		.own = &secure.good_key, .server = &secure.server_key.public_key, .met = met};
-	struct sl_transport_conf conf = {NULL, SECURE_PART, SECURE_HWM, keys ? &auth : NULL, 0, 0, NULL};
+	struct sl_transport_conf conf = {NULL, SECURE_PART, SECURE_HWM, keys ? &auth : NULL, 0, 0, NULL, NULL};
 	struct sl_fail fail;
 
 	if (keys && !zmq_has("curve"))

@@ -230,7 +230,7 @@ static void a_server_that_fails_its_proof_does_not_open(void **state)
 {
 	const struct sl_keypair forged = {secure.other_key.public_key, secure.server_key.secret_key};
 	struct sl_transport_auth auth = {.own = &forged};
-	struct sl_transport_conf conf = {"tcp://127.0.0.1:*", SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL};
+	struct sl_transport_conf conf = {"tcp://127.0.0.1:*", SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL, NULL};
 	struct sl_transport *t;
 	struct sl_fail fail;
 

@@ -308,7 +308,7 @@ static void wrong_configurations_say_what_would_be_right(void **state)
 	assert_int_equal(sl_transport_bind(&t, loop, &conf, &link_end_events, NULL, &fail), SL_ERR_CONFIG);
 	link_end_open_server(&server, loop, schemes[0]);
 	conf = (struct sl_transport_conf){
-		sl_transport_endpoint(server.transport), LINK_END_PART, LINK_END_HWM, NULL, 0, 0, NULL};
+		sl_transport_endpoint(server.transport), LINK_END_PART, LINK_END_HWM, NULL, 0, 0, NULL, NULL};
 	assert_int_equal(sl_transport_bind(&t, loop, &conf, &link_end_events, NULL, &fail), SL_ERR_UNAVAILABLE);
 	assert_non_null(strstr(fail.text, "in use"));
 	sl_transport_close(server.transport, 0);
