@@ -85,6 +85,4 @@ refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.tra
 mkdir -p "$tmp/scans/train"
 touch "$tmp/scans/train/1.dcm"
 refused 65 'dcm2niix' --set data.dir="$tmp/scans"
-refusing='' command=predict
-refused 78 'does not write masks of volumes yet' --local --set log.dir="$tmp/local" --out "$tmp/masks"
 echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"
