@@ -45,6 +45,17 @@ masks own threshold 1.5,1.5,1.5 --set data.axes=zyx
 predict constant --local --set model.network="$tmp/constant.safetensors" || fail "constant: $(cat "$tmp/constant.log")"
 live predicted "$tmp/ct" "$tmp/constant" constant -100 250 1.5 1.5 1.5
 
+# A server is killed amid a case: the next one computes the rest, with the same bytes.
+endpoint=tcp://127.0.0.1:$(free_port)
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=port.post=kill@30 start_server dies listen="$endpoint" store="$tmp/other"
+predict again --set server="$endpoint" --set link.on_server_lost=wait --set link.retry_ms=100 "$tmp/ct/test" &
+again=$!
+started+=("$again")
+ends_with "$server_pid" 137 $patience 'the server'
+start_server next listen="$endpoint" store="$tmp/other"
+wait "$again" && grep -q 'WARN server-lost' "$tmp/again.log" || fail "again: $(cat "$tmp/again.log")"
+diff -r "$tmp/unet" "$tmp/again" || fail 'a lost server changes masks'
+
 # Several sequences; one broken file, and one that is not there. The others go on.
 "$SPLITC" predict "$tmp/mri.yaml" --local --json --out "$tmp/four" "$tmp/mri/test/" >"$tmp/four.json" 2>"$tmp/four.log" || fail "four: $(cat "$tmp/four.log")"
 jq -es --arg at "$tmp" 'length == 2 and .[1].sample == 1 and .[1].name == $at + "/mri/test/p1" and .[1].mask == $at + "/four/p1.nii.gz"' "$tmp/four.json" >"$tmp/out" || fail "four: $(cat "$tmp/four.json")"
