@@ -44,6 +44,10 @@ masks small threshold 4,4,4
 masks own threshold 1.5,1.5,1.5 --set data.axes=zyx
 predict constant --local --set model.network="$tmp/constant.safetensors" || fail "constant: $(cat "$tmp/constant.log")"
 live predicted "$tmp/ct" "$tmp/constant" constant -100 250 1.5 1.5 1.5
+rc=0
+predict undefined --local --set model.network="$tmp/undefined.safetensors" || rc=$?
+[ $rc = 65 ] && [ -z "$(ls "$tmp/undefined")" ] && [ "$(grep -c "WARN not-predicted: case .*/case[0-2]: .* outputs hold NaN or Inf" "$tmp/undefined.log")" = 3 ] ||
+	fail "undefined: exit status $rc, $(cat "$tmp/undefined.log")"
 
 # A server is killed amid a case: the next one computes the rest, with the same bytes.
 endpoint=tcp://127.0.0.1:$(free_port)

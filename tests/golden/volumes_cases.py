@@ -95,7 +95,7 @@ def mri(folder, rng, sequences):
 
 
 def network(name, channels=1):
-    """A U-Net; or `threshold`, whose class 1 is where the input is above 0.45; or `constant`, which says class 2."""
+    """A U-Net; or `threshold`, whose class 1 is where the input is above 0.45; or `constant`, which says class 2; or `undefined`, which has NaN."""
     import torch
     from torch import nn
 
@@ -118,13 +118,13 @@ def network(name, channels=1):
                 nn.init.ones_(layer.weight), nn.init.zeros_(layer.bias)
             with torch.no_grad():
                 self.u0.weight[:, 0, 0, 0, 0] = torch.tensor([0., 1, 0, 0] if name == "threshold" else [0., 0, 0, 0])
-                self.u0.bias[:] = torch.tensor([0.45, 0, -1, -1] if name == "threshold" else [0., 0, 0.1, 0])
+                self.u0.bias[:] = torch.tensor([0.45, 0, -1, -1] if name == "threshold" else [0., 0, 0.1 if name == "constant" else np.nan, 0])
 
         def forward(self, x):
             return self.u0(self.e1(self.e0(x)))
 
     torch.manual_seed(1)
-    return (Line if name in ("threshold", "constant") else UNet)()
+    return (Line if name in ("threshold", "constant", "undefined") else UNet)()
 
 
 def make(folder, sequences="4"):
@@ -136,7 +136,7 @@ def make(folder, sequences="4"):
     rng = np.random.default_rng(7)
     ct(f"{folder}/ct", rng)
     mri(f"{folder}/mri", rng, int(sequences))
-    for name, channels in (("ct", 1), ("mri", int(sequences)), ("threshold", 1), ("constant", 1)):
+    for name, channels in (("ct", 1), ("mri", int(sequences)), ("threshold", 1), ("constant", 1), ("undefined", 1)):
         split.write_network(network(name, channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
     layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
     one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
