@@ -42,7 +42,7 @@ static const char *const usage[] = {
 	"{\"error\": …}. With --listen the clients of a socket send such objects.",
 	"With model.task: pixels it writes a mask for each sample to the folder --out, and prints its path. A mask is "
 	"a PNG as large as the picture, with a class and its colour for each pixel. Of volumes it is CASE.nii.gz, "
-	"in the case's own grid, and --json prints an object a line.",
+	"in the case's own grid; without FILE each case has its Dice and HD95, too. --json prints an object a line.",
 	NULL,
 };
 
@@ -204,10 +204,19 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 
 static enum sl_err predict_cases(struct sl_setup *setup, const struct sl_options *o, struct sl_fail *fail)
 {
+	static struct sl_case_lines lines;
+	const struct sl_cases_spec spec = {o->out, o->force, o->local, &lines};
 	json_t *doubt = sl_doubt(o->local);
-	const struct sl_cases_spec spec = {o->out, o->force, o->local, o->json, doubt};
-	const enum sl_err err = sl_cases_run(setup, &spec, fail);
+	char **name = NULL;
+	enum sl_err err = name_classes(&name, setup, fail);
 
+	lines.json = o->json;
+	lines.classes = setup->conf->model.classes;
+	lines.class_name = (const char *const *)name;
+	lines.doubt = doubt;
+	if (!err)
+		err = sl_cases_run(setup, &spec, fail);
+	free_names(name, lines.classes);
 	json_decref(doubt);
 	return err;
 }

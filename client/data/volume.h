@@ -70,6 +70,8 @@ struct sl_between {
 };
 
 #define SL_VOLUME_MAGIC "slvol 1"
+/* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
+#define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
 
 /* The hash of a case's steps and files. NOINPUT: a file is not there. */
 enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
@@ -88,6 +90,10 @@ enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_v
 enum sl_err sl_volume_prepare_here(struct sl_volume *out, struct sl_volume_back *back,
 				   const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 				   struct sl_fail *fail) SL_MUST_CHECK;
+/* Reads the mask of a case, as large as its files. A voxel is a class below `classes`, or SL_LEARN_IGNORED. Errors as
+ * above. */
+enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back, const struct sl_volume_files *files,
+				int classes, struct sl_fail *fail) SL_MUST_CHECK;
 /* Lays n voxels, a `step` apart, over `side` others whose edge is the same; those outside lie at the edge. */
 void sl_between_lay(struct sl_between *out, int64_t n, double step, int64_t side);
 /* Maps a prepared case. NOINPUT: there is none, or it has another hash, is damaged, or belongs to another user. */

@@ -476,3 +476,32 @@ enum sl_err sl_volume_prepare_here(struct sl_volume *out, struct sl_volume_back 
 	close_work(w);
 	return err;
 }
+
+enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back, const struct sl_volume_files *files,
+				int classes, struct sl_fail *fail)
+{
+	const int64_t *dim = back->file.dim, n = dim[0] * dim[1] * dim[2];
+	struct work *w = begin_work(NULL, files, fail);
+	uint8_t *label = w ? malloc((size_t)n) : NULL;
+	enum sl_err err = !w ? SL_ERR_NOMEM : label ? SL_OK : no_memory(w, fail);
+
+	if (!err)
+		err = read_file(files->mask, &w->mask, true, fail);
+	if (!err)
+		err = agree(&back->file, &w->mask, files->mask, files->path[0], fail);
+	if (!err)
+		err = check_mask(w, fail);
+	for (int64_t i = 0; i < n && !err; i++) {
+		label[i] = (uint8_t)w->mask.voxel[i];
+		if (label[i] >= classes && label[i] != SL_LEARN_IGNORED)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s: " SL_VOLUME_CLASS, files->mask, label[i], classes - 1,
+					  SL_LEARN_IGNORED);
+	}
+	if (w)
+		close_work(w);
+	if (err)
+		free(label);
+	else
+		*out = label;
+	return err;
+}

@@ -13,7 +13,6 @@
 #include "common/base/log.h"
 #include "common/base/worker.h"
 #include "common/link/loop.h"
-#include "common/telemetry/json.h"
 #include "common/telemetry/progress.h"
 
 struct cases {
@@ -35,7 +34,8 @@ struct cases {
 	struct sl_volume volume;
 	struct sl_volume_back back;
 	struct sl_windows windows;
-	int64_t window, rows; /* windows that are done; and of the batch under way */
+	int64_t window, rows;                    /* windows that are done; and of the batch under way */
+	struct sl_overlap of[SL_VOLUME_CLASSES]; /* figures of a case with a mask */
 	char mask[SL_MASK_NAME];
 	struct sl_fail why;    /* why the job failed; its code is OK if it did not */
 	float *input, *logits; /* [train.batch, patch, channels or classes] */
@@ -71,22 +71,30 @@ static enum sl_err prepare(struct cases *c, struct sl_fail *fail)
 	return err;
 }
 
-/* Writes the mask of a case whose windows are all computed. */
+/* Writes the mask of a case whose windows are all computed, and compares it with the true one. */
 static enum sl_err finish(struct cases *c, struct sl_fail *fail)
 {
 	const struct sl_nifti *f = &c->back.file;
-	uint8_t *label = malloc((size_t)(f->dim[0] * f->dim[1] * f->dim[2]));
+	const struct sl_world *a = &f->affine;
+	const double spacing[3] = {sl_world_spacing(a, 0), sl_world_spacing(a, 1), sl_world_spacing(a, 2)};
+	const int classes = c->windows.classes;
+	uint8_t *label = malloc((size_t)(f->dim[0] * f->dim[1] * f->dim[2])), *right = NULL;
 	const struct sl_nifti_array mask = {
 		.dim = {f->dim[0], f->dim[1], f->dim[2]}, .affine = f->affine, .unplaced = !f->placed, .byte = label};
 	enum sl_err err = label ? sl_windows_label(&c->windows, c->volume.head, &c->back, label, fail)
 				: sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a mask");
 
 	sl_windows_close(&c->windows);
+	if (!err && c->files->mask[0])
+		err = sl_volume_read_mask(&right, &c->back, c->files, classes, fail);
 	if (!err)
 		err = sl_mask_names_path(&c->names, c->index, c->mask, fail);
 	if (!err)
 		err = sl_nifti_write(c->mask, &mask, fail);
+	if (!err && right)
+		err = sl_overlap_of(c->of, classes, right, label, f->dim, spacing, fail);
 	free(label);
+	free(right);
 	return err;
 }
 
@@ -98,25 +106,6 @@ static void run_job(struct sl_job *job)
 }
 
 /* ---- the loop's thread */
-
-/* What is known of a case; `why`: it has no mask. */
-static void put_line(const struct cases *c, const struct sl_fail *why)
-{
-	char name[PATH_MAX];
-	json_t *line;
-
-	if (!c->spec->json && !why)
-		puts(c->mask);
-	if (c->spec->json) {
-		line = json_pack("{s:I, s:o}", "sample", (json_int_t)c->index, "name", sl_json_text(name_of(c, name)));
-		json_object_set_new(line, why ? "error" : "mask", sl_json_text(why ? sl_err_name(why->code) : c->mask));
-		if (why)
-			json_object_set_new(line, "message", sl_json_text(why->text));
-		json_object_update(line, (json_t *)(uintptr_t)c->spec->doubt);
-		sl_json_print(line, JSON_COMPACT, stdout);
-	}
-	(void)!fflush(stdout);
-}
 
 static void close_case(struct cases *c)
 {
@@ -136,7 +125,7 @@ static void refuse(struct cases *c, const struct sl_fail *why)
 		return;
 	}
 	sl_log(SL_LOG_WARN, "not-predicted", "case %s: %s", name_of(c, name), why->text);
-	put_line(c, why);
+	sl_case_lines_put(c->spec->lines, c->index, name, NULL, why, NULL);
 	if (!c->refused++)
 		c->first = *why;
 	close_case(c);
@@ -199,6 +188,7 @@ static void turn(void *arg)
 static void job_done(struct sl_job *job)
 {
 	struct cases *c = (struct cases *)(void *)((char *)job - offsetof(struct cases, job));
+	char name[PATH_MAX];
 
 	c->working = false;
 	if (c->why.code) {
@@ -206,7 +196,8 @@ static void job_done(struct sl_job *job)
 	} else if (c->windows.mean) {
 		c->window = 0;
 	} else {
-		put_line(c, NULL);
+		sl_case_lines_put(c->spec->lines, c->index, name_of(c, name), c->mask, NULL,
+				  c->files->mask[0] ? c->of : NULL);
 		close_case(c);
 	}
 	turn(c);
@@ -305,6 +296,8 @@ enum sl_err sl_cases_run(struct sl_setup *setup, const struct sl_cases_spec *spe
 	sl_worker_close(c->worker);
 	sl_async_close(c->worked);
 	sl_passes_close(c->passes);
+	if (!err)
+		sl_case_lines_end(spec->lines);
 	if (!err)
 		sl_log(SL_LOG_INFO, "predicted", "%" PRId64 " of %" PRId64 " cases", c->index - c->refused,
 		       c->set->count);

@@ -39,6 +39,20 @@ diff -r "$tmp/unet" "$tmp/linked" || fail 'a server gives other masks than --loc
 sort "$tmp/linked.lines" | diff - <(ls -d "$tmp"/linked/*) || fail "lines: $(cat "$tmp/linked.lines")"
 grep -q 'INFO predicted: 3 of 3 cases' "$tmp/linked.log" || fail "linked: $(cat "$tmp/linked.log")"
 [ ! -e "$tmp/cache" ] || fail 'predict has kept prepared cases'
+predict figures --local --json || fail "figures: $(cat "$tmp/figures.log")"
+live figures "$tmp/ct" "$tmp/figures" "$tmp/figures.lines"
+jq -rs 'range(3) as $k | [.[].classes[$k]] | map(.dice | values) as $d | map(.hd95_mm | values) as $h |
+	[.[0].class_name, ($d | length), (map(select(.dice == null)) | length), ($d | add / length), ($h | add / length), ($h | length)] | @tsv' "$tmp/figures.lines" |
+	awk '{printf "%s %d %d %.4f %.2f %d\n", $1, $2, $3, $4, $5, $6}' >"$tmp/means"
+sed '1,/^means of classes/d' "$tmp/unet.lines" | awk '{print $1, $2, $3, $4, $8, $9}' | diff - "$tmp/means" || fail "means: $(cat "$tmp/unet.lines")"
+# A case without a mask and one with numbers that are no classes are named.
+cp -r "$tmp/ct/masks" "$tmp/ct/some"
+rm "$tmp/ct/some/test/case0.nii.gz"
+cp "$tmp/ct/test/case1.nii.gz" "$tmp/ct/some/test/case1.nii.gz"
+rc=0
+predict some --local --json --set data.masks=some || rc=$?
+[ $rc = 66 ] && jq -es 'map(.error) == ["NOINPUT", "DATA", null]' "$tmp/some.lines" >"$tmp/out" || fail "some: exit status $rc, $(cat "$tmp/some.lines")"
+grep -qF 'is -1000: a mask has whole numbers' "$tmp/some.log" && [ "$(ls "$tmp/some")" = case2.nii.gz ] || fail "some: $(cat "$tmp/some.log")"
 masks wide threshold 2.5,1.1,0.9
 masks small threshold 4,4,4
 masks own threshold 1.5,1.5,1.5 --set data.axes=zyx

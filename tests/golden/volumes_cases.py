@@ -3,6 +3,7 @@
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
+       volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
        volumes_cases.py predicted FOLDER MASKS NETWORK LOW HIGH SPACING…   whether masks of the test cases are what numpy and torch make of windows
 
 Class 1 is a ball, class 2 a shell around another centre, class 3 a tube. All lie in mm, so a case's shapes are the same in
@@ -264,6 +265,38 @@ def predicted(folder, masks, name, low, high, *spacing):
         assert not got.any(), path
         seen += 1
     assert seen == 3 and inside > 1000, (seen, inside)
+
+
+def surface(x):
+    """Where in mm a class has a neighbour that is not of it."""
+    p = np.pad(x, 1)
+    inner = np.all([np.roll(p, s, axis) for axis in range(3) for s in (1, -1)], 0)[1:-1, 1:-1, 1:-1]
+    return np.argwhere(x & ~inner)
+
+
+def hd95(a, b, spacing):
+    a, b = (surface(m) * spacing for m in (a, b))
+    far = np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))
+    return max(np.percentile(far.min(1), 95), np.percentile(far.min(0), 95))
+
+
+def figures(folder, masks, lines):
+    """Whether the lines of JSON have the Dice and, by a search of all pairs, the HD95 of the masks."""
+    import json
+
+    seen = 0
+    for line in map(json.loads, open(lines)):
+        name = pathlib.Path(line["name"]).name
+        (right, a), (said, _) = read(f"{folder}/masks/test/{name}.nii.gz"), read(f"{masks}/{name}.nii.gz")
+        said = np.where(right == 255, 255, said)
+        for c in line["classes"]:
+            r, s = right == c["class"], said == c["class"]
+            assert (c["voxels"], c["predicted_voxels"]) == (r.sum(), s.sum()), (name, c)
+            assert c["dice"] == (2 * (r & s).sum() / (r.sum() + s.sum()) if r.any() or s.any() else None), (name, c)
+            want = hd95(r, s, np.linalg.norm(a[:3, :3], axis=0)) if r.any() and s.any() else None
+            assert c["hd95_mm"] == want or abs(c["hd95_mm"] / want - 1) < 1e-6, (name, c, want)
+            seen += want is not None
+    assert seen >= 3, seen
 
 
 if __name__ == "__main__":
