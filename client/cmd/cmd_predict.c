@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/cmd/command.h"
+#include "client/predict/cases.h"
 #include "client/predict/doubt.h"
 #include "client/predict/predict.h"
 #include "client/predict/stream.h"
@@ -23,7 +24,8 @@ static const char *const usage[] = {
 	"[--out FILE] [--set KEY=VALUE]…",
 	"Prints a line for each sample: its number, the predicted class, that class' probability, and names of class "
 	"and sample where they are known. --csv and --json print the probabilities of all classes.",
-	"FILEs are samples without labels. They are pictures, or folders or tar files of pictures; CSV files of a "
+	"FILEs are samples without labels. They are pictures, or folders or tar files of pictures; volumes, or folders "
+	"of volumes; CSV files of a "
 	"table; or csv, tsv or jsonl files of texts. Any other file has a text on each line. The file - is standard "
 	"input. The training data need not be there. Without FILE the command predicts the config's test or validation "
 	"part, and "
@@ -39,7 +41,8 @@ static const char *const usage[] = {
 	"table may be CSV, if the first line has the names of the columns. A line that cannot be predicted gets "
 	"{\"error\": …}. With --listen the clients of a socket send such objects.",
 	"With model.task: pixels it writes a mask for each sample to the folder --out, and prints its path. A mask is "
-	"a PNG as large as the picture, with a class and its colour for each pixel.",
+	"a PNG as large as the picture, with a class and its colour for each pixel. Of volumes it is CASE.nii.gz, "
+	"in the case's own grid; without FILE each case has its Dice and HD95, too. --json prints an object a line.",
 	NULL,
 };
 
@@ -68,6 +71,8 @@ static enum sl_err choose_source(struct sl_conf_client *c, const char *const *gi
 {
 	int tars = 0;
 
+	if (c->data.kind == SL_DATA_VOLUMES)
+		return SL_OK;
 	for (int i = 0; i < n; i++)
 		tars += sl_ends_with(given[i], ".tar");
 	if (sl_model_takes_rows(c->model.name))
@@ -197,6 +202,25 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	return SL_OK;
 }
 
+static enum sl_err predict_cases(struct sl_setup *setup, const struct sl_options *o, struct sl_fail *fail)
+{
+	static struct sl_case_lines lines;
+	const struct sl_cases_spec spec = {o->out, o->force, o->local, &lines};
+	json_t *doubt = sl_doubt(o->local);
+	char **name = NULL;
+	enum sl_err err = name_classes(&name, setup, fail);
+
+	lines.json = o->json;
+	lines.classes = setup->conf->model.classes;
+	lines.class_name = (const char *const *)name;
+	lines.doubt = doubt;
+	if (!err)
+		err = sl_cases_run(setup, &spec, fail);
+	free_names(name, lines.classes);
+	json_decref(doubt);
+	return err;
+}
+
 static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, FILE *out, struct sl_fail *fail)
 {
 	static struct sl_predict p; /* static, since a task that hangs works on it until the process ends */
@@ -290,11 +314,11 @@ static bool is_data(const char *path)
 /* Checks --out: a folder for masks, else a file. */
 static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
-	const bool pixels = conf->model.task == SL_CONF_PIXELS;
+	const bool pixels = conf->model.task == SL_CONF_PIXELS, volumes = conf->data.kind == SL_DATA_VOLUMES;
 
-	if (pixels && (o->csv || o->json || o->logits || o->top))
-		return sl_fail_set(fail, SL_ERR_USAGE,
-				   "predict: masks are written as PNG: leave out --csv, --json, --logits and --top");
+	if (pixels && (o->csv || (o->json && !volumes) || o->logits || o->top))
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: masks are written as %s --logits and --top",
+				   volumes ? "NIfTI: leave out --csv," : "PNG: leave out --csv, --json,");
 	if (pixels && !o->out)
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: give --out FOLDER, where the masks are written");
 	if (pixels && mkdir(o->out, 0777) && errno != EEXIST)
@@ -328,9 +352,6 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	if (streams(o) && conf->model.task == SL_CONF_PIXELS)
 		return sl_conf_client_fail(conf, "model.task", fail,
 					   "masks are written to files: give FILEs, no --stream");
-	if (conf->data.kind == SL_DATA_VOLUMES)
-		return sl_conf_client_fail(conf, "data.kind", fail,
-					   "predict does not write masks of volumes yet; eval has their figures");
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
@@ -367,11 +388,14 @@ int splitc_predict(int argc, char **argv)
 		setup.streams = streams(&o);
 		err = choose_source(&conf, setup.given, setup.ngiven, &fail);
 	}
+	setup.cases = conf.data.kind == SL_DATA_VOLUMES;
 	if (!err)
 		err = sl_options_evaluation(&o, &conf, &setup, &fail);
-	if (!err)
+	if (!err && setup.cases)
+		err = predict_cases(&setup, &o, &fail);
+	else if (!err)
 		err = open_output(&out, &o, conf.model.task == SL_CONF_PIXELS, &fail);
-	if (!err)
+	if (!err && !setup.cases)
 		err = predict(&setup, &o, out.file, &fail);
 	if (!setup.in_use && end_output(&out, &o, !err, &end) != SL_OK && !err) {
 		fail = end;

@@ -47,6 +47,7 @@ struct sl_nifti_array {
 	struct sl_world affine;
 	const uint8_t *byte;
 	const float *number;
+	bool unplaced; /* of the affine only the sizes of voxels are known */
 };
 /* Writes a new file, compressed if its name ends in .gz (newfile.h). LIMIT: an axis is too long for NIfTI-1;
  * CANTCREATE, IO, NOMEM. *fail names the file. */

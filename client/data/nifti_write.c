@@ -29,7 +29,7 @@ static void make_header(uint8_t out[HEADER], const struct sl_nifti_array *v)
 	    (float)sl_world_spacing(&v->affine, 2));
 	PUT(out, 108, float, HEADER, 1, 0);
 	out[123] = MM;
-	PUT(out, 254, int16_t, SCANNER);
+	PUT(out, 254, int16_t, v->unplaced ? 0 : SCANNER);
 	for (int i = 0; i < 3; i++)
 		PUT(out, 280 + 16 * i, float, (float)m[i][0], (float)m[i][1], (float)m[i][2], (float)m[i][3]);
 	memcpy(out + 344, "n+1", sizeof "n+1");

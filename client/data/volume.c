@@ -148,10 +148,8 @@ enum sl_err sl_volume_cut(const struct sl_volume *volume, const struct sl_volume
 			const int label = volume->mask[from + i];
 
 			if (label >= classes && label != SL_LEARN_IGNORED)
-				return sl_fail_set(fail, SL_ERR_DATA,
-						   "its mask has class %d: the network has the classes 0 to %d, and %d "
-						   "is not counted",
-						   label, classes - 1, SL_LEARN_IGNORED);
+				return sl_fail_set(fail, SL_ERR_DATA, "its mask " SL_VOLUME_CLASS, label, classes - 1,
+						   SL_LEARN_IGNORED);
 			mask[first + i] = label;
 		}
 	}

@@ -22,13 +22,15 @@ struct sl_volume_spec {
 	const char *cache;                /* the folder of prepared cases */
 	const char (*step)[SL_CONF_TEXT]; /* [steps], of training: data.transforms */
 	int steps;
+	bool cases; /* for prediction: samples are whole cases */
 };
 
 /* The files of a case. */
 struct sl_volume_files {
 	const char *name; /* of the case, for messages */
 	int n;            /* sequences */
-	char path[SL_VOLUME_CHANNELS][PATH_MAX], mask[PATH_MAX];
+	char path[SL_VOLUME_CHANNELS][PATH_MAX];
+	char mask[PATH_MAX]; /* "": it has none, and counts as background */
 };
 
 /* What is known of a prepared case, at the start of its file. Behind it are voxels [D, H, W, channels] of 16-bit
@@ -54,7 +56,22 @@ struct sl_volume {
 	size_t bytes; /* of the map */
 };
 
+/* What leads from a prepared case back to its files. */
+struct sl_volume_back {
+	struct sl_nifti file; /* of the first sequence; voxel is NULL */
+	struct sl_nifti_view view;
+	double step[3]; /* from voxel to voxel of the prepared case, in voxels of the file */
+};
+
+/* Along one axis, for each voxel that is made: between which two it lies, and how near to the second. */
+struct sl_between {
+	int64_t low, high, nearest;
+	float share;
+};
+
 #define SL_VOLUME_MAGIC "slvol 1"
+/* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
+#define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
 
 /* The hash of a case's steps and files. NOINPUT: a file is not there. */
 enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
@@ -69,6 +86,16 @@ enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, c
  * CANTCREATE, NOMEM. */
 enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
 			      const struct sl_volume_files *files, struct sl_fail *fail) SL_MUST_CHECK;
+/* Prepares a case in memory, without its mask: it decides nothing. Errors as above. */
+enum sl_err sl_volume_prepare_here(struct sl_volume *out, struct sl_volume_back *back,
+				   const struct sl_volume_spec *spec, const struct sl_volume_files *files,
+				   struct sl_fail *fail) SL_MUST_CHECK;
+/* Reads the mask of a case, as large as its files. A voxel is a class below `classes`, or SL_LEARN_IGNORED. Errors as
+ * above. */
+enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back, const struct sl_volume_files *files,
+				int classes, struct sl_fail *fail) SL_MUST_CHECK;
+/* Lays n voxels, a `step` apart, over `side` others whose edge is the same; those outside lie at the edge. */
+void sl_between_lay(struct sl_between *out, int64_t n, double step, int64_t side);
 /* Maps a prepared case. NOINPUT: there is none, or it has another hash, is damaged, or belongs to another user. */
 enum sl_err sl_volume_map(struct sl_volume *out, const char *path, uint64_t hash, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_volume_close(struct sl_volume *volume); /* idempotent; a zeroed one is fine */

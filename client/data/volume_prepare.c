@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "client/data/volume.h"
@@ -18,6 +19,7 @@ enum { CHANNELS = SL_VOLUME_CHANNELS, CLASSES = SL_VOLUME_CLASSES, LARGEST_HALF 
 struct work {
 	const struct sl_volume_spec *spec;
 	const struct sl_volume_files *files;
+	bool unmasked; /* the mask is not read */
 	struct sl_nifti sequence[CHANNELS], mask;
 	struct sl_nifti_view view;
 	struct sl_volume_head head;
@@ -25,12 +27,6 @@ struct work {
 	float *voxel;   /* [D, H, W, channels] */
 	uint8_t *label; /* [D, H, W] */
 	uint32_t *place;
-};
-
-/* Along one axis, for each voxel that is made: between which two it lies, and how near to the second. */
-struct between {
-	int64_t low, high, nearest;
-	float share;
 };
 
 static enum sl_err read_file(const char *path, struct sl_nifti *out, bool whole, struct sl_fail *fail)
@@ -75,8 +71,9 @@ static enum sl_err read_case(struct work *w, bool whole, struct sl_fail *fail)
 		if (!err)
 			err = agree(&w->sequence[0], &w->sequence[c], f->path[c], f->path[0], fail);
 	}
-	if (!err)
-		err = read_file(f->mask, &w->mask, whole, fail);
+	if (err || w->unmasked || !f->mask[0])
+		return err;
+	err = read_file(f->mask, &w->mask, whole, fail);
 	return err ? err : agree(&w->sequence[0], &w->mask, f->mask, f->path[0], fail);
 }
 
@@ -96,12 +93,28 @@ static enum sl_err no_memory(const struct work *w, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory to prepare it", w->files->path[0]);
 }
 
+static struct work *begin_work(const struct sl_volume_spec *spec, const struct sl_volume_files *files,
+			       struct sl_fail *fail)
+{
+	struct work *w = calloc(1, sizeof *w);
+
+	if (!w) {
+		(void)!sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read %s", files->path[0]);
+		return NULL;
+	}
+	w->spec = spec;
+	w->files = files;
+	memcpy(w->head.magic, SL_VOLUME_MAGIC, sizeof w->head.magic);
+	w->head.channels = files->n;
+	return w;
+}
+
 /* ---- the cut */
 
 static enum sl_err check_mask(const struct work *w, struct sl_fail *fail)
 {
 	const struct sl_nifti *m = &w->mask;
-	const int64_t n = m->dim[0] * m->dim[1] * m->dim[2];
+	const int64_t n = m->voxel ? m->dim[0] * m->dim[1] * m->dim[2] : 0;
 
 	for (int64_t i = 0; i < n; i++)
 		if (!(m->voxel[i] >= 0 && m->voxel[i] < CLASSES) || m->voxel[i] != floorf(m->voxel[i]))
@@ -123,7 +136,7 @@ static bool is_background(const struct work *w, int64_t at)
 		if (x->kind == SL_INTENSITY_CT ? (double)v > x->low : v != 0)
 			return false;
 	}
-	return w->mask.voxel[at] == 0;
+	return !w->mask.voxel || w->mask.voxel[at] == 0;
 }
 
 /* Finds the box outside of which all is background. */
@@ -187,13 +200,11 @@ static enum sl_err choose_grid(struct work *w, struct sl_fail *fail)
 enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			    struct sl_fail *fail)
 {
-	struct work *w = calloc(1, sizeof *w);
+	struct work *w = begin_work(spec, files, fail);
 	enum sl_err err;
 
 	if (!w)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read %s", files->path[0]);
-	w->spec = spec;
-	w->files = files;
+		return SL_ERR_NOMEM;
 	err = read_case(w, false, fail);
 	if (!err) {
 		sl_nifti_orient(&w->view, &w->sequence[0], spec->xyz);
@@ -206,13 +217,13 @@ enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, c
 	return err;
 }
 
-static void lay_axis(struct between *out, int64_t n, double step, int64_t kept)
+void sl_between_lay(struct sl_between *out, int64_t n, double step, int64_t side)
 {
 	for (int64_t i = 0; i < n; i++) {
-		const double x = fmin(fmax(((double)i + 0.5) * step - 0.5, 0), (double)(kept - 1));
+		const double x = fmin(fmax(((double)i + 0.5) * step - 0.5, 0), (double)(side - 1));
 
 		out[i].low = (int64_t)x;
-		out[i].high = out[i].low + 1 < kept ? out[i].low + 1 : out[i].low;
+		out[i].high = out[i].low + 1 < side ? out[i].low + 1 : out[i].low;
 		out[i].nearest = (int64_t)(x + 0.5);
 		out[i].share = (float)(x - (double)out[i].low);
 	}
@@ -221,7 +232,7 @@ static void lay_axis(struct between *out, int64_t n, double step, int64_t kept)
 /* A row along the width: `corner` are the starts of the four rows in the file around it, `down` and `across` how near
  * it is to the second of each pair. */
 static void resample_row(float *out, int64_t n, int64_t channels, const float *const corner[4], float down,
-			 float across, const struct between *x, int64_t step)
+			 float across, const struct sl_between *x, int64_t step)
 {
 	for (int64_t i = 0; i < n; i++, x++) {
 		float row[4];
@@ -237,7 +248,7 @@ static void resample_row(float *out, int64_t n, int64_t channels, const float *c
 	}
 }
 
-static void resample(const struct work *w, struct between *const axis[3])
+static void resample(const struct work *w, struct sl_between *const axis[3])
 {
 	const int64_t *n = w->head.dim, *step = w->view.step, channels = w->files->n;
 	int64_t begin = w->view.first;
@@ -245,8 +256,8 @@ static void resample(const struct work *w, struct between *const axis[3])
 	for (int k = 0; k < 3; k++)
 		begin += w->head.crop[k] * step[k];
 	for (int64_t r = 0; r < n[0] * n[1]; r++) {
-		const struct between *d = &axis[0][r / n[1]], *h = &axis[1][r % n[1]];
-		const float *label = w->mask.voxel + begin + d->nearest * step[0] + h->nearest * step[1];
+		const struct sl_between *d = &axis[0][r / n[1]], *h = &axis[1][r % n[1]];
+		const int64_t label = begin + d->nearest * step[0] + h->nearest * step[1];
 
 		for (int c = 0; c < channels; c++) {
 			const float *from = w->sequence[c].voxel + begin;
@@ -258,15 +269,15 @@ static void resample(const struct work *w, struct between *const axis[3])
 			resample_row(w->voxel + r * n[2] * channels + c, n[2], channels, corner, d->share, h->share,
 				     axis[2], step[2]);
 		}
-		for (int64_t x = 0; x < n[2]; x++)
-			w->label[r * n[2] + x] = (uint8_t)label[axis[2][x].nearest * step[2]];
+		for (int64_t x = 0; x < n[2] && w->mask.voxel; x++)
+			w->label[r * n[2] + x] = (uint8_t)w->mask.voxel[label + axis[2][x].nearest * step[2]];
 	}
 }
 
 static enum sl_err make_voxels(struct work *w, struct sl_fail *fail)
 {
 	const int64_t *n = w->head.dim, voxels = n[0] * n[1] * n[2];
-	struct between *axis[3] = {NULL};
+	struct sl_between *axis[3] = {NULL};
 	bool fine = true;
 
 	w->voxel = calloc((size_t)(voxels * w->files->n), sizeof *w->voxel);
@@ -277,7 +288,7 @@ static enum sl_err make_voxels(struct work *w, struct sl_fail *fail)
 	}
 	if (fine && w->voxel && w->label) {
 		for (int k = 0; k < 3; k++)
-			lay_axis(axis[k], n[k], w->step[k], w->head.kept[k]);
+			sl_between_lay(axis[k], n[k], w->step[k], w->head.kept[k]);
 		resample(w, axis);
 	}
 	for (int k = 0; k < 3; k++)
@@ -386,25 +397,16 @@ static enum sl_err write_case(const struct work *w, const char *path, int64_t pl
 	return err ? err : sl_newfile_finish(&file, fail);
 }
 
-enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
-			      const struct sl_volume_files *files, struct sl_fail *fail)
+/* All that goes before `places`. */
+static enum sl_err make(struct work *w, struct sl_fail *fail)
 {
-	struct work *w = calloc(1, sizeof *w);
-	int64_t places = 0;
-	enum sl_err err;
+	const struct sl_volume_files *files = w->files;
+	enum sl_err err = read_case(w, true, fail);
 
-	if (!w)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to prepare %s", files->path[0]);
-	w->spec = spec;
-	w->files = files;
-	memcpy(w->head.magic, SL_VOLUME_MAGIC, sizeof w->head.magic);
-	w->head.hash = hash;
-	w->head.channels = files->n;
-	err = read_case(w, true, fail);
 	if (!err)
 		err = check_mask(w, fail);
 	if (!err) {
-		sl_nifti_orient(&w->view, &w->sequence[0], spec->xyz);
+		sl_nifti_orient(&w->view, &w->sequence[0], w->spec->xyz);
 		err = cut(w, fail);
 	}
 	if (!err)
@@ -412,13 +414,94 @@ enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_v
 	if (!err)
 		err = make_voxels(w, fail);
 	for (int c = 0; c < files->n && !err; c++)
-		scale(w->voxel + c, w->head.dim[0] * w->head.dim[1] * w->head.dim[2], files->n, &spec->intensity);
-	if (!err)
-		err = check_range(w, fail);
+		scale(w->voxel + c, w->head.dim[0] * w->head.dim[1] * w->head.dim[2], files->n, &w->spec->intensity);
+	return err ? err : check_range(w, fail);
+}
+
+enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
+			      const struct sl_volume_files *files, struct sl_fail *fail)
+{
+	struct work *w = begin_work(spec, files, fail);
+	int64_t places = 0;
+	enum sl_err err;
+
+	if (!w)
+		return SL_ERR_NOMEM;
+	w->head.hash = hash;
+	err = make(w, fail);
 	if (!err)
 		err = note_places(w, &places, fail);
 	if (!err)
 		err = write_case(w, path, places, fail);
 	close_work(w);
+	return err;
+}
+
+/* ---- for prediction */
+
+/* Lays a case into memory as its file has it, but for places. */
+static enum sl_err keep(const struct work *w, struct sl_volume *out, struct sl_fail *fail)
+{
+	const int64_t voxels = w->head.dim[0] * w->head.dim[1] * w->head.dim[2], all = voxels * w->head.channels;
+	const size_t bytes = sizeof w->head + (size_t)(2 * all + voxels);
+	uint8_t *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (to == MAP_FAILED)
+		return no_memory(w, fail);
+	memcpy(to, &w->head, sizeof w->head);
+	(void)sl_codec_loops_c.to_f16(w->voxel, all, to + sizeof w->head);
+	*out = (struct sl_volume){.head = (const void *)to,
+				  .voxel = (const void *)(to + sizeof w->head),
+				  .mask = to + sizeof w->head + 2 * all,
+				  .bytes = bytes};
+	return SL_OK;
+}
+
+enum sl_err sl_volume_prepare_here(struct sl_volume *out, struct sl_volume_back *back,
+				   const struct sl_volume_spec *spec, const struct sl_volume_files *files,
+				   struct sl_fail *fail)
+{
+	struct work *w = begin_work(spec, files, fail);
+	enum sl_err err;
+
+	if (!w)
+		return SL_ERR_NOMEM;
+	w->unmasked = true;
+	err = make(w, fail);
+	if (!err)
+		err = keep(w, out, fail);
+	*back = (struct sl_volume_back){.file = w->sequence[0], .view = w->view};
+	back->file.voxel = NULL;
+	memcpy(back->step, w->step, sizeof back->step);
+	close_work(w);
+	return err;
+}
+
+enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back, const struct sl_volume_files *files,
+				int classes, struct sl_fail *fail)
+{
+	const int64_t *dim = back->file.dim, n = dim[0] * dim[1] * dim[2];
+	struct work *w = begin_work(NULL, files, fail);
+	uint8_t *label = w ? malloc((size_t)n) : NULL;
+	enum sl_err err = !w ? SL_ERR_NOMEM : label ? SL_OK : no_memory(w, fail);
+
+	if (!err)
+		err = read_file(files->mask, &w->mask, true, fail);
+	if (!err)
+		err = agree(&back->file, &w->mask, files->mask, files->path[0], fail);
+	if (!err)
+		err = check_mask(w, fail);
+	for (int64_t i = 0; i < n && !err; i++) {
+		label[i] = (uint8_t)w->mask.voxel[i];
+		if (label[i] >= classes && label[i] != SL_LEARN_IGNORED)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s: " SL_VOLUME_CLASS, files->mask, label[i], classes - 1,
+					  SL_LEARN_IGNORED);
+	}
+	if (w)
+		close_work(w);
+	if (err)
+		free(label);
+	else
+		*out = label;
 	return err;
 }

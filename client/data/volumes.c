@@ -1,6 +1,4 @@
 /* The source of volumes: cases in folders, prepared once, and patches of them. */
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,165 +7,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "client/data/name_list.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "client/data/volume.h"
+#include "client/data/volume_list.h"
 #include "client/data/volume_step.h"
 #include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
-#include "common/base/text.h"
 #include "common/telemetry/progress.h"
 
 enum { WORDS = 64, QUADS = WORDS / 4 };
 
 struct volumes {
-	char root[PATH_MAX], masks[PATH_MAX]; /* the folder of the cases, and that of their masks */
-	struct sl_names files, cases, classes;
-	int64_t *first; /* [cases + 1], a case's files */
+	struct sl_volume_list list;
+	struct sl_names classes;
 	struct sl_volume_spec spec;
 	struct sl_volume *at; /* [cases] */
 	uint64_t *hash;       /* [cases] */
 	int64_t *begin;       /* [cases + 1], a case's samples */
 	bool draws;           /* samples are drawn anew in each epoch; else they cover the cases */
 	int mask_classes;
-	int64_t channels;
 	struct sl_step step[SL_VOLUME_STEPS];
-	char split[16]; /* "train": the start of a prepared file's name */
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of volumes");
-}
-
-static const char *ending_of(const char *name)
-{
-	return sl_ends_with(name, ".nii.gz") ? ".nii.gz" : sl_ends_with(name, ".nii") ? ".nii" : NULL;
-}
-
-/* Bytes of a file's name that name the case: not the ending, and not the number of a sequence, such as _0001. */
-static size_t case_bytes(const char *name)
-{
-	const size_t n = strlen(name) - strlen(ending_of(name));
-
-	if (n > 5 && name[n - 5] == '_' && isdigit((unsigned char)name[n - 4]) && isdigit((unsigned char)name[n - 3]) &&
-	    isdigit((unsigned char)name[n - 2]) && isdigit((unsigned char)name[n - 1]))
-		return n - 5;
-	return n;
-}
-
-/* Lists the NIfTI files of the folder. */
-static enum sl_err list_files(struct volumes *v, struct sl_fail *fail)
-{
-	DIR *dir = opendir(v->root);
-	struct dirent *entry;
-	bool fits = true, dicom = false;
-
-	if (!dir)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", v->root, strerror(errno));
-	while (fits && (entry = readdir(dir))) {
-		const size_t n = strlen(entry->d_name);
-
-		if (entry->d_name[0] == '.')
-			continue;
-		dicom |= n > 4 && strcasecmp(entry->d_name + n - 4, ".dcm") == 0;
-		if (ending_of(entry->d_name) && sl_folder_entry_kind(v->root, entry) == S_IFREG)
-			fits = sl_names_add(&v->files, entry->d_name);
-	}
-	closedir(dir);
-	if (!fits)
-		return no_memory(fail);
-	if (dicom || !v->files.n)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: %s; each case is a file CASE.nii.gz, or CASE_0000.nii.gz, CASE_0001.nii.gz … "
-				   "of its sequences. The program dcm2niix makes them of DICOM series",
-				   v->root, dicom ? "has DICOM files" : "no NIfTI file in it");
-	sl_names_sort(&v->files);
-	return SL_OK;
-}
-
-/* Groups the files by cases, whose sequences must be numbered from 0 and equally many. */
-static enum sl_err list_cases(struct volumes *v, struct sl_fail *fail)
-{
-	v->first = calloc((size_t)v->files.n + 1, sizeof *v->first);
-	if (!v->first)
-		return no_memory(fail);
-	for (int64_t i = 0; i < v->files.n; i++) {
-		const char *file = sl_name(&v->files, i);
-		const size_t n = case_bytes(file);
-		char name[PATH_MAX], number[8];
-		int64_t k;
-
-		snprintf(name, sizeof name, "%.*s", (int)n, file);
-		if (!v->cases.n || strcmp(sl_name(&v->cases, v->cases.n - 1), name) != 0) {
-			v->first[v->cases.n] = i;
-			if (!sl_names_add(&v->cases, name))
-				return no_memory(fail);
-		}
-		k = i - v->first[v->cases.n - 1];
-		snprintf(number, sizeof number, "_%04d", (int)k);
-		if (k >= SL_VOLUME_CHANNELS || (file[n] == '_' ? strncmp(file + n, number, 5) != 0 : k > 0))
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s/%s: a case has one file, or sequences CASE_0000 to at most CASE_%04d "
-					   "without gaps",
-					   v->root, file, SL_VOLUME_CHANNELS - 1);
-		v->first[v->cases.n] = i + 1;
-	}
-	v->channels = v->first[1];
-	for (int64_t i = 1; i < v->cases.n; i++)
-		if (v->first[i + 1] - v->first[i] != v->channels)
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: case %s has %lld sequences, and %s has %lld",
-					   v->root, sl_name(&v->cases, i), (long long)(v->first[i + 1] - v->first[i]),
-					   sl_name(&v->cases, 0), (long long)v->channels);
-	return SL_OK;
-}
-
-/* Finds the folders of cases and masks. */
-static enum sl_err find_folders(struct volumes *v, const struct sl_set_spec *spec, struct sl_fail *fail)
-{
-	const char *dir = spec->dir ? spec->dir : ".";
-	const char *slash;
-
-	if (!sl_set_usual(v->root, dir, spec->split, ""))
-		return sl_fail_set(
-			fail, SL_ERR_NOINPUT,
-			"%s: no folder %s in it; it must hold train/ and test/ with a file for each case, and "
-			"%s/train and %s/test with their masks; " SL_PARTS_HINT,
-			dir, spec->split == SL_SPLIT_TRAIN ? "train" : "val or test", spec->masks, spec->masks);
-	slash = strrchr(v->root, '/');
-	snprintf(v->split, sizeof v->split, "%.15s", slash + 1);
-	if (snprintf(v->masks, sizeof v->masks, "%s/%s%s", dir, spec->masks, slash) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	return SL_OK;
-}
-
-/* The paths of a case. */
-static enum sl_err files_of(const struct volumes *v, int64_t i, struct sl_volume_files *out, struct sl_fail *fail)
-{
-	bool fits = true;
-
-	out->name = sl_name(&v->cases, i);
-	out->n = (int)v->channels;
-	for (int c = 0; c < out->n; c++)
-		fits = fits && snprintf(out->path[c], PATH_MAX, "%s/%s", v->root, sl_name(&v->files, v->first[i] + c)) <
-				       PATH_MAX;
-	for (int packed = 1; packed >= 0 && fits; packed--) {
-		fits = snprintf(out->mask, PATH_MAX, "%s/%s.nii%s", v->masks, out->name, packed ? ".gz" : "") <
-		       PATH_MAX;
-		if (fits && access(out->mask, F_OK) == 0)
-			return SL_OK;
-	}
-	return sl_fail_set(fail, SL_ERR_NOINPUT, fits ? "%s.gz: %s; each case needs its mask there" : "%.80s…: %s",
-			   fits ? out->mask : v->root, fits ? strerror(errno) : "the path is too long");
 }
 
 static bool set_classes(struct volumes *v, const struct sl_set_spec *spec)
@@ -186,12 +58,10 @@ static bool set_classes(struct volumes *v, const struct sl_set_spec *spec)
 
 static void close_volumes(struct volumes *v)
 {
-	for (int64_t i = 0; i < v->cases.n && v->at; i++)
+	for (int64_t i = 0; i < v->list.cases.n && v->at; i++)
 		sl_volume_close(&v->at[i]);
-	sl_names_close(&v->files);
-	sl_names_close(&v->cases);
+	sl_volume_list_close(&v->list);
 	sl_names_close(&v->classes);
-	free(v->first);
 	free(v->at);
 	free(v->hash);
 	free(v->begin);
@@ -209,15 +79,10 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 		return no_memory(fail);
 	v->spec = *spec->volume;
 	v->draws = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
-	err = spec->given || spec->files
-		      ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
-		      : sl_volume_steps_read(v->step, &v->spec, fail);
+	err = spec->files ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
+			  : sl_volume_steps_read(v->step, &v->spec, fail);
 	if (!err)
-		err = find_folders(v, spec, fail);
-	if (!err)
-		err = list_files(v, fail);
-	if (!err)
-		err = list_cases(v, fail);
+		err = sl_volume_list_open(&v->list, spec, fail);
 	if (!err && !set_classes(v, spec))
 		err = no_memory(fail);
 	if (err)
@@ -235,7 +100,7 @@ static void describe_set(const struct sl_source *self, const struct volumes *v, 
 		.source = self,
 		.count = count,
 		.classes = (int)v->classes.n,
-		.field = {{"volume", SL_F32, 3, {patch[0] * patch[1], patch[2], v->channels}},
+		.field = {{"volume", SL_F32, 3, {patch[0] * patch[1], patch[2], v->list.channels}},
 			  {"mask", SL_I32, 2, {patch[0] * patch[1], patch[2]}}},
 	};
 }
@@ -260,8 +125,8 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 	int64_t count = 0, dim[3] = {1, 1, 1};
 	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
 
-	for (int64_t i = 0; !err && i < v->cases.n; i++) {
-		err = files_of(v, i, files, fail);
+	for (int64_t i = 0; !err && i < v->list.cases.n; i++) {
+		err = sl_volume_list_files(&v->list, i, files, fail);
 		if (!err)
 			err = sl_volume_check(dim, &v->spec, files, fail);
 		if (!err)
@@ -316,16 +181,17 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 {
 	const struct sl_progress_options shown = {.fd = 2};
 	char path[PATH_MAX];
-	enum sl_err err = files_of(v, i, files, fail);
+	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
 
-	if (!err && snprintf(path, sizeof path, "%s/%s-%s.vol", v->spec.cache, v->split, files->name) >= PATH_MAX)
+	if (!err && snprintf(path, sizeof path, "%s/%.15s-%s.vol", v->spec.cache, strrchr(v->list.root, '/') + 1,
+			     files->name) >= PATH_MAX)
 		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
 	if (!err)
 		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
 	if (err || sl_volume_map(&v->at[i], path, v->hash[i], NULL) == SL_OK)
 		return err;
 	if (!*progress) {
-		sl_log(SL_LOG_INFO, "prepare", "volumes of %s are prepared into %s (data.cache)", v->root,
+		sl_log(SL_LOG_INFO, "prepare", "volumes of %s are prepared into %s (data.cache)", v->list.root,
 		       v->spec.cache);
 		err = sl_progress_open(progress, &shown, fail);
 	}
@@ -341,14 +207,14 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 	enum sl_err err = sl_folder_make(v->spec.cache, 0700, fail);
 	const int lock = err ? -1 : lock_cache(v->spec.cache);
 
-	v->at = calloc((size_t)v->cases.n, sizeof *v->at);
-	v->hash = calloc((size_t)v->cases.n, sizeof *v->hash);
+	v->at = calloc((size_t)v->list.cases.n, sizeof *v->at);
+	v->hash = calloc((size_t)v->list.cases.n, sizeof *v->hash);
 	if (!err && (!files || !v->at || !v->hash))
 		err = no_memory(fail);
-	for (int64_t i = 0; i < v->cases.n && !err; i++) {
+	for (int64_t i = 0; i < v->list.cases.n && !err; i++) {
 		err = prepare_one(v, i, files, &progress, fail);
 		if (!err)
-			show_progress(progress, i + 1, v->cases.n);
+			show_progress(progress, i + 1, v->list.cases.n);
 	}
 	sl_progress_close(progress);
 	if (lock >= 0)
@@ -361,13 +227,14 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 
 static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
 {
-	v->begin = calloc((size_t)v->cases.n + 1, sizeof *v->begin);
+	v->begin = calloc((size_t)v->list.cases.n + 1, sizeof *v->begin);
 	if (!v->begin)
 		return no_memory(fail);
-	for (int64_t i = 0; i < v->cases.n; i++) {
+	for (int64_t i = 0; i < v->list.cases.n; i++) {
 		v->begin[i + 1] = v->begin[i] + count_of(v, v->at[i].head->dim);
 		if (v->begin[i + 1] > SL_SET_MAX_SAMPLES)
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d patches", v->root, SL_SET_MAX_SAMPLES);
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d patches", v->list.root,
+					   SL_SET_MAX_SAMPLES);
 	}
 	return SL_OK;
 }
@@ -378,11 +245,11 @@ static void note_missing(const struct volumes *v)
 	for (int k = 0; k < v->classes.n && v->draws; k++) {
 		int64_t n = 0;
 
-		for (int64_t i = 0; i < v->cases.n; i++)
+		for (int64_t i = 0; i < v->list.cases.n; i++)
 			n += v->at[i].head->voxels[k];
 		if (!n)
 			sl_log(SL_LOG_WARN, "class-missing", "class \"%.60s\": no mask in %s has it",
-			       sl_name(&v->classes, k), v->masks);
+			       sl_name(&v->classes, k), v->list.masks);
 	}
 }
 
@@ -394,15 +261,16 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 
 	if (err)
 		return err;
-	err = prepare(v, fail);
-	if (!err)
+	if (!v->spec.cases)
+		err = prepare(v, fail);
+	if (!err && !v->spec.cases)
 		err = count_samples(v, fail);
 	if (err) {
 		close_volumes(v);
 		return err;
 	}
 	note_missing(v);
-	describe_set(self, v, v->begin[v->cases.n], out);
+	describe_set(self, v, v->spec.cases ? v->list.cases.n : v->begin[v->list.cases.n], out);
 	out->data = v;
 	return SL_OK;
 }
@@ -415,8 +283,10 @@ static void close_set(struct sl_set *set)
 /* Which case a sample is of. */
 static int64_t case_of(const struct volumes *v, int64_t index)
 {
-	int64_t low = 0, high = v->cases.n - 1;
+	int64_t low = 0, high = v->list.cases.n - 1;
 
+	if (v->spec.cases)
+		return index;
 	while (low < high) {
 		const int64_t middle = (low + high + 1) / 2;
 
@@ -484,6 +354,16 @@ static void fixed_patch(const struct volumes *v, const struct sl_volume *of, int
 	}
 }
 
+/* With spec.cases. */
+static enum sl_err take_files(const struct volumes *v, int64_t index, struct sl_room *room,
+			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
+{
+	if (sl_room_need(room, sizeof(struct sl_volume_files)))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the paths of a case");
+	out[SL_FIELD_INPUT] = (struct sl_value){.data = room->data};
+	return sl_volume_list_files(&v->list, index, (struct sl_volume_files *)(void *)room->data, fail);
+}
+
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
@@ -495,7 +375,9 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	int64_t at[3];
 	enum sl_err err = SL_OK;
 
-	if (sl_room_need(room, (size_t)(voxels * v->channels) * sizeof(float)) ||
+	if (v->spec.cases)
+		return take_files(v, index, room, out, fail);
+	if (sl_room_need(room, (size_t)(voxels * v->list.channels) * sizeof(float)) ||
 	    sl_room_need_deep(room, (size_t)voxels * sizeof(int32_t)))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a patch of %" PRId64 " voxels", voxels);
 	if (v->draws)
@@ -508,9 +390,9 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 		return sl_set_blame(set, index, err, &why, fail);
 	if (v->draws)
 		sl_volume_steps_apply(v->step, v->spec.steps, draw, index, (float *)(void *)room->data,
-				      (int32_t *)(void *)room->deep, patch, v->channels);
+				      (int32_t *)(void *)room->deep, patch, v->list.channels);
 	out[SL_FIELD_INPUT] =
-		(struct sl_value){.data = room->data, .dim = {patch[0] * patch[1], patch[2], v->channels}};
+		(struct sl_value){.data = room->data, .dim = {patch[0] * patch[1], patch[2], v->list.channels}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = room->deep, .dim = {patch[0] * patch[1], patch[2]}};
 	return SL_OK;
 }
@@ -519,7 +401,7 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 {
 	const struct volumes *v = set->data;
 
-	snprintf(out, size, "%s/%s", v->root, sl_name(&v->cases, case_of(v, index)));
+	sl_volume_list_name(&v->list, case_of(v, index), out, size);
 	return out;
 }
 
@@ -532,7 +414,7 @@ static const char *class_name(const struct sl_set *set, int label)
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
 	const struct volumes *v = set->data;
-	const char *name = sl_name(&v->cases, case_of(v, index));
+	const char *name = sl_name(&v->list.cases, case_of(v, index));
 
 	return sl_parts_key(name, strlen(name));
 }
@@ -541,9 +423,9 @@ static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct volumes *v = set->data;
 
-	uint64_t hash = XXH3_64bits(v->cases.text, v->cases.bytes);
+	uint64_t hash = XXH3_64bits(v->list.cases.text, v->list.cases.bytes);
 
-	for (int64_t i = 0; i < v->cases.n; i++) {
+	for (int64_t i = 0; i < v->list.cases.n && v->at; i++) {
 		const struct sl_volume_head *h = v->at[i].head;
 
 		hash = XXH3_64bits_withSeed(h->dim, sizeof h->dim, hash);
@@ -570,7 +452,8 @@ static void describe(const struct sl_set *set, json_t *about)
 /* A set of volumes with masks: train/CASE.nii.gz, or sequences CASE_0000.nii.gz …, in the set's `dir`, and
  * masks/train/CASE.nii.gz. A training sample is a patch that is drawn from a case, spec.patches for each case; another
  * sample is one of the patches, side by side, that cover a case. Opening prepares the cases that are not in the cache.
- */
+ * With spec.cases, for prediction, a sample is a case: nothing is prepared, and its input is the struct
+ * sl_volume_files of its files. The user may name the cases then, which have no masks. */
 const struct sl_source sl_source_volumes = {.name = "volumes",
 					    .open = open_set,
 					    .check = check_set,

@@ -50,6 +50,14 @@ struct sl_interval sl_interval_grouped(const double *right, const double *n, int
 	return wilson(p, variance > 0 ? fmin(all, p * (1 - p) / variance) : used, student(used - 1));
 }
 
+struct sl_interval sl_interval_mean(double sum, double square, int64_t n)
+{
+	const double mean = sum / (double)n, variance = fmax(0, square - sum * mean) / ((double)n - 1);
+	const double half = n < 2 ? 0 : student((int)n - 1) * sqrt(variance / (double)n);
+
+	return n < 2 ? unknown : (struct sl_interval){fmax(0, mean - half), fmin(1, mean + half)};
+}
+
 /* Fills `won`; returns the area. */
 static double rank(struct sl_ranked *s, int64_t n, double yes, double no)
 {

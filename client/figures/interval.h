@@ -20,6 +20,9 @@ struct sl_interval sl_interval_share(double right, double n);
  * are right, or none is, n is the number of groups. */
 struct sl_interval sl_interval_grouped(const double *right, const double *n, int groups);
 
+/* The mean of n shares, by Student's quantile; of these the sum, and the sum of squares. Unknown: n < 2. */
+struct sl_interval sl_interval_mean(double sum, double square, int64_t n);
+
 struct sl_ranked {
 	double value;
 	bool yes;      /* the sample is of the class */

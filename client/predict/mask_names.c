@@ -27,7 +27,13 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of masks");
 }
 
-/* The sample's name with another ending. A folder ".." becomes "__", so that no path leaves `dir`. */
+/* Whether names of samples have no ending. */
+static bool is_volume(const struct sl_mask_names *n)
+{
+	return n->ending[1] == 'n';
+}
+
+/* The sample's name with the masks' ending. A folder ".." becomes "__", so that no path leaves `dir`. */
 static void path_of(const struct sl_mask_names *n, int64_t index, char out[SL_MASK_NAME])
 {
 	char name[NAME];
@@ -36,9 +42,9 @@ static void path_of(const struct sl_mask_names *n, int64_t index, char out[SL_MA
 
 	n->set->source->sample_name(n->set, index, name, sizeof name);
 	slash = strrchr(name, '/');
-	dot = strrchr(slash ? slash : name, '.');
+	dot = is_volume(n) ? NULL : strrchr(slash ? slash : name, '.');
 	len = dot && dot > name + n->common ? (size_t)(dot - name) : strlen(name);
-	snprintf(out, SL_MASK_NAME, "%s/%.*s.png", n->dir, (int)(len - n->common), name + n->common);
+	snprintf(out, SL_MASK_NAME, "%s/%.*s%s", n->dir, (int)(len - n->common), name + n->common, n->ending);
 	for (char *up = strstr(out + strlen(n->dir), "/../"); up; up = strstr(up, "/../"))
 		up[1] = up[2] = '_';
 }
@@ -95,7 +101,9 @@ static enum sl_err check_files(const struct sl_mask_names *n, bool force, struct
 	for (int64_t i = 0; i < n->set->count && !err; i++) {
 		char name[NAME];
 
-		n->set->source->sample_name(n->set, i, name, sizeof name);
+		n->set->source->sample_name(n->set, i, name, is_volume(n) ? PATH_MAX : sizeof name);
+		if (is_volume(n))
+			strcat(name, n->ending);
 		if (stat(name, &file) == 0)
 			sample[samples++] = (struct file){file.st_dev, file.st_ino};
 	}
@@ -119,12 +127,12 @@ static enum sl_err check_files(const struct sl_mask_names *n, bool force, struct
 	return err;
 }
 
-enum sl_err sl_mask_names_open(struct sl_mask_names *n, const struct sl_set *set, const char *dir, bool force,
-			       struct sl_fail *fail)
+enum sl_err sl_mask_names_open(struct sl_mask_names *n, const struct sl_set *set, const char *dir, const char *ending,
+			       bool force, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	*n = (struct sl_mask_names){set, dir, 0};
+	*n = (struct sl_mask_names){set, dir, ending, 0};
 	sl_folder_hold(dir);
 	find_common(n);
 	err = check_twice(n, fail);

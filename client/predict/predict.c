@@ -464,7 +464,7 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
 	}
 	return spec->task->kind == SL_LEARN_PIXELS
-		       ? sl_mask_names_open(&p->names, spec->set, spec->dir, spec->force, fail)
+		       ? sl_mask_names_open(&p->names, spec->set, spec->dir, ".png", spec->force, fail)
 		       : SL_OK;
 }
 

@@ -48,6 +48,7 @@ struct sl_setup {
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
 	const char *record; /* of a training run: the record that is kept in log.dir (record.h); NULL: none. Borrowed */
+	bool cases;         /* samples of volumes are whole cases, to predict them */
 	bool streams;       /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 
 	/* ---- sl_setup_plan: what both sides agree on, and how the parts are computed */

@@ -42,6 +42,7 @@ same_run fresh local 36
 grep -qF "prepared into $tmp/fresh/volumes (data.cache)" "$tmp/fresh.log" || fail 'the default of data.cache'
 dice() { jq -s 'map(.test_metrics.dice // empty) | last' "$tmp/$1/log.jsonl"; }
 jq -ne --argjson dice "$(dice local)" '$dice > 0.45' >"$tmp/out" || fail "it does not learn: dice $(dice local)"
+for log in linked local; do grep -qF 'of the pixels of 24 samples, which are patches side by side: no figure is a mean over cases' "$tmp/$log.log" || fail "$log does not say what its figures are"; done
 
 # What changed is prepared again, and nothing else; other steps make all anew.
 touch "$tmp/ct/train/case3.nii.gz"
@@ -85,6 +86,4 @@ refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.tra
 mkdir -p "$tmp/scans/train"
 touch "$tmp/scans/train/1.dcm"
 refused 65 'dcm2niix' --set data.dir="$tmp/scans"
-refusing='' command=predict
-refused 78 'does not write masks of volumes yet' --local --set log.dir="$tmp/local" --out "$tmp/masks"
 echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"

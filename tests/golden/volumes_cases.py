@@ -3,6 +3,8 @@
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
+       volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
+       volumes_cases.py predicted FOLDER MASKS NETWORK LOW HIGH SPACING…   whether masks of the test cases are what numpy and torch make of windows
 
 Class 1 is a ball, class 2 a shell around another centre, class 3 a tube. All lie in mm, so a case's shapes are the same in
 any grid.
@@ -93,14 +95,13 @@ def mri(folder, rng, sequences):
             write(f"{folder}/masks/{part}/p{i}.nii.gz", label, affine)
 
 
-def make(folder, sequences="4"):
+def network(name, channels=1):
+    """A U-Net; or `threshold`, whose class 1 is where the input is above 0.45; or `constant`, which says class 2; or `undefined`, which has NaN."""
     import torch
     from torch import nn
 
-    import split
-
     class UNet(nn.Module):
-        def __init__(self, channels):
+        def __init__(self):
             super().__init__()
             block = lambda i, o, s=1: nn.Sequential(nn.Conv3d(i, o, 3, s, 1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
             self.e0, self.e1, self.d1 = block(channels, 8), block(8, 16, 2), block(16, 16)
@@ -110,12 +111,34 @@ def make(folder, sequences="4"):
             a = self.e0(x)
             return self.out(self.d0(torch.cat([a, self.u0(self.d1(self.e1(a)))], 1)))
 
+    class Line(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.e0, self.e1, self.u0 = nn.Conv3d(1, 1, 1), nn.Conv3d(1, 1, 1), nn.Conv3d(1, CLASSES, 1)
+            for layer in (self.e0, self.e1):
+                nn.init.ones_(layer.weight), nn.init.zeros_(layer.bias)
+            with torch.no_grad():
+                self.u0.weight[:, 0, 0, 0, 0] = torch.tensor([0., 1, 0, 0] if name == "threshold" else [0., 0, 0, 0])
+                self.u0.bias[:] = torch.tensor([0.45, 0, -1, -1] if name == "threshold" else [0., 0, 0.1 if name == "constant" else np.nan, 0])
+
+        def forward(self, x):
+            return self.u0(self.e1(self.e0(x)))
+
+    torch.manual_seed(1)
+    return (Line if name in ("threshold", "constant", "undefined") else UNet)()
+
+
+def make(folder, sequences="4"):
+    import torch
+    from torch import nn
+
+    import split
+
     rng = np.random.default_rng(7)
     ct(f"{folder}/ct", rng)
     mri(f"{folder}/mri", rng, int(sequences))
-    torch.manual_seed(1)
-    for name, channels in (("ct", 1), ("mri", int(sequences))):
-        split.write_network(UNet(channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
+    for name, channels in (("ct", 1), ("mri", int(sequences)), ("threshold", 1), ("constant", 1), ("undefined", 1)):
+        split.write_network(network(name, channels), torch.zeros(2, channels, SIDE, SIDE, SIDE), f"{folder}/{name}.safetensors")
     layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
     one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
     split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
@@ -157,39 +180,123 @@ def load(path):
     return h, x, np.frombuffer(b, "u1", n, HEAD.itemsize + 2 * x.size).reshape(h["dim"])
 
 
-def prepared(folder, cache, low, high, *spacing):
-    """Cuts with numpy, resamples with torch's grid_sample, and scales."""
+def resampled(x, dim, step):
+    """x [channels, …] at the centres of a grid whose voxels are `step` of its own; and the places."""
     import torch
     import torch.nn.functional as F
 
+    at = [np.clip((np.arange(n) + 0.5) * s - 0.5, 0, m - 1) for n, s, m in zip(dim, step, x.shape[1:])]
+    unit = [2 * (p + 0.5) / m - 1 for p, m in zip(at, x.shape[1:])]
+    grid = torch.tensor(np.stack(np.meshgrid(*unit, indexing="ij")[::-1], -1))[None]
+    return F.grid_sample(torch.tensor(x)[None], grid, padding_mode="border", align_corners=False)[0].numpy(), at
+
+
+def prepare(x, a, label, low, high, spacing):
+    """Cuts with numpy, resamples with torch's grid_sample, and scales."""
+    where = np.argwhere((x > low) | (label > 0))
+    begin, end = where.min(0), where.max(0) + 1
+    box = tuple(slice(i, j) for i, j in zip(begin, end))
+    x = x[box].astype(np.float64)
+    step = spacing / np.linalg.norm(a[:3, :3], axis=0)
+    step[abs(step - 1) < 1e-4] = 1
+    dim = np.maximum(1, np.floor(np.array(x.shape) / step + 0.5)).astype(int)
+    y, at = resampled(x[None], dim, step)
+    return (y[0].clip(low, high) - low) / (high - low), at, box, step
+
+
+def prepared(folder, cache, low, high, *spacing):
     low, high, spacing, seen = float(low), float(high), np.array(spacing, float), 0
     for path in sorted(pathlib.Path(cache).glob("*.vol")):
         part, case = path.stem.split("-")
         file = next(pathlib.Path(folder, part).glob(f"{case}.nii*"))
         (x, a), (label, _) = (turned(*read(p)) for p in (file, pathlib.Path(folder, "masks", part, f"{case}.nii.gz")))
-        where = np.argwhere((x > low) | (label > 0))
-        begin, end = where.min(0), where.max(0) + 1
-        box = tuple(slice(i, j) for i, j in zip(begin, end))
-        x, label = x[box].astype(np.float64), label[box]
-        step = spacing / np.linalg.norm(a[:3, :3], axis=0)
-        step[abs(step - 1) < 1e-4] = 1
-        dim = np.maximum(1, np.floor(np.array(x.shape) / step + 0.5)).astype(int)
-        at = [np.clip((np.arange(n) + 0.5) * s - 0.5, 0, m - 1) for n, s, m in zip(dim, step, x.shape)]
-        unit = [2 * (p + 0.5) / m - 1 for p, m in zip(at, x.shape)]
-        grid = torch.tensor(np.stack(np.meshgrid(*unit, indexing="ij")[::-1], -1))[None]
-        y = F.grid_sample(torch.tensor(x)[None, None], grid, padding_mode="border", align_corners=False)[0, 0].numpy()
-        y = (y.clip(low, high) - low) / (high - low)
+        y, at, box, step = prepare(x, a, label, low, high, spacing)
+        begin = np.array([b.start for b in box])
         nearest = [np.floor(p + 0.5).astype(int) for p in at]
         h, got, mask = load(path)
         world = a.copy()
         world[:3, 3] = a[:3] @ np.append(begin + step / 2 - 0.5, 1)
         world[:3, :3] *= step
-        assert list(h["dim"]) == list(dim) and list(h["crop"]) == list(begin), (path, h["dim"], dim)
+        assert list(h["dim"]) == list(y.shape) and list(h["crop"]) == list(begin), (path, h["dim"], y.shape)
         assert np.allclose(h["world"], world[:3], atol=1e-4), (path, h["world"], world)
         assert abs(got[..., 0] - y).max() < 1e-3, (path, abs(got[..., 0] - y).max())
-        assert (mask == label[np.ix_(*nearest)]).all(), path
+        assert (mask == label[box][np.ix_(*nearest)]).all(), path
         seen += 1
     assert seen == 9, seen
+
+
+def mean_logits(net, y):
+    """Windows at most half a window apart, weighed by a Gaussian, in float64."""
+    import torch
+
+    before = [max(0, SIDE - n) // 2 for n in y.shape]
+    y = np.pad(y, [(b, max(0, SIDE - n) - b) for b, n in zip(before, y.shape)])
+    begins = [[i * (n - SIDE) // max(1, k - 1) for i in range(k)] for n in y.shape for k in [-(-2 * (n - SIDE) // SIDE) + 1]]
+    line = np.exp(-(((np.arange(SIDE) - (SIDE - 1) / 2) / (SIDE / 8)) ** 2) / 2)
+    weight = line[:, None, None] * line[:, None] * line
+    total, of = np.zeros((CLASSES, *y.shape)), np.zeros(y.shape)
+    for begin in itertools.product(*begins):
+        box = tuple(slice(b, b + SIDE) for b in begin)
+        with torch.no_grad():
+            total[(slice(None), *box)] += weight * net(torch.tensor(y[box], dtype=torch.float32)[None, None])[0].numpy()
+        of[box] += weight
+    return total / of, before
+
+
+def predicted(folder, masks, name, low, high, *spacing):
+    low, high, spacing, seen, inside = float(low), float(high), np.array(spacing, float), 0, 0
+    net = network(name)
+    for path in sorted(pathlib.Path(masks).glob("*.nii.gz")):
+        raw, affine = read(next(pathlib.Path(folder, "test").glob(path.name.split(".")[0] + ".nii*")))
+        got, its = read(path)
+        assert got.dtype == np.uint8 and got.shape == raw.shape and (its == affine).all(), (path, its, affine)
+        x, a = turned(raw, affine)
+        y, _, box, step = prepare(x, a, np.zeros_like(x), low, high, spacing)
+        logits, before = mean_logits(net, y.astype(np.float16).astype(np.float64))
+        logits = logits[(slice(None), *(slice(b, b + n) for b, n in zip(before, y.shape)))]
+        logits, _ = resampled(logits, x[box].shape, 1 / step)
+        best = np.sort(logits, 0)
+        got, _ = turned(got, affine)
+        clear = best[-1] - best[-2] > 2e-3
+        assert clear.mean() > 0.9 and (got[box] == logits.argmax(0))[clear].all(), (path, clear.mean(), (got[box] != logits.argmax(0))[clear].sum())
+        got = got.copy()
+        inside += (got[box] > 0).sum()
+        got[box] = 0
+        assert not got.any(), path
+        seen += 1
+    assert seen == 3 and inside > 1000, (seen, inside)
+
+
+def surface(x):
+    """Where in mm a class has a neighbour that is not of it."""
+    p = np.pad(x, 1)
+    inner = np.all([np.roll(p, s, axis) for axis in range(3) for s in (1, -1)], 0)[1:-1, 1:-1, 1:-1]
+    return np.argwhere(x & ~inner)
+
+
+def hd95(a, b, spacing):
+    a, b = (surface(m) * spacing for m in (a, b))
+    far = np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))
+    return max(np.percentile(far.min(1), 95), np.percentile(far.min(0), 95))
+
+
+def figures(folder, masks, lines):
+    """Whether the lines of JSON have the Dice and, by a search of all pairs, the HD95 of the masks."""
+    import json
+
+    seen = 0
+    for line in map(json.loads, open(lines)):
+        name = pathlib.Path(line["name"]).name
+        (right, a), (said, _) = read(f"{folder}/masks/test/{name}.nii.gz"), read(f"{masks}/{name}.nii.gz")
+        said = np.where(right == 255, 255, said)
+        for c in line["classes"]:
+            r, s = right == c["class"], said == c["class"]
+            assert (c["voxels"], c["predicted_voxels"]) == (r.sum(), s.sum()), (name, c)
+            assert c["dice"] == (2 * (r & s).sum() / (r.sum() + s.sum()) if r.any() or s.any() else None), (name, c)
+            want = hd95(r, s, np.linalg.norm(a[:3, :3], axis=0)) if r.any() and s.any() else None
+            assert c["hd95_mm"] == want or abs(c["hd95_mm"] / want - 1) < 1e-6, (name, c, want)
+            seen += want is not None
+    assert seen >= 3, seen
 
 
 if __name__ == "__main__":

@@ -70,6 +70,16 @@ static void a_share_has_wilsons(void **state)
 	assert_true(isnan(sl_interval_share(0, 0).low));
 }
 
+/* R's t.test(c(0.8, 0.9, 1)) ends at 1.1484, and a share at 1. */
+static void a_mean_has_students(void **state)
+{
+	const struct sl_interval x = sl_interval_mean(2.7, 0.64 + 0.81 + 1, 3);
+
+	assert_float_equal(x.low, 0.6515862, 1e-7);
+	assert_float_equal(x.high, 1, 1e-12);
+	assert_true(isnan(sl_interval_mean(0.9, 0.81, 1).low) && isnan(sl_interval_mean(0, 0, 0).high));
+}
+
 /* DeLong: the variances of both sides' shares, each by its number less one. */
 static void an_area_has_delongs(void **state)
 {
@@ -161,11 +171,9 @@ static void what_is_not_known_has_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_share_has_wilsons),
-		cmocka_unit_test(an_area_has_delongs),
-		cmocka_unit_test(an_area_of_groups_has_obuchowskis),
-		cmocka_unit_test(groups_count_and_not_samples),
-		cmocka_unit_test(what_is_not_known_has_none),
+		cmocka_unit_test(a_share_has_wilsons),          cmocka_unit_test(a_mean_has_students),
+		cmocka_unit_test(an_area_has_delongs),          cmocka_unit_test(an_area_of_groups_has_obuchowskis),
+		cmocka_unit_test(groups_count_and_not_samples), cmocka_unit_test(what_is_not_known_has_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,191 @@
+#include "client/data/volume_list.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/data/parts.h"
+#include "common/base/folder.h"
+#include "common/base/text.h"
+
+#define EACH_CASE                                                                            \
+	"each case is a file CASE.nii.gz, or CASE_0000.nii.gz, CASE_0001.nii.gz … of its " \
+	"sequences. The program dcm2niix makes them of DICOM series"
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of volumes");
+}
+
+static const char *ending_of(const char *name)
+{
+	return sl_ends_with(name, ".nii.gz") ? ".nii.gz" : sl_ends_with(name, ".nii") ? ".nii" : NULL;
+}
+
+/* Bytes of a file's name that name the case: not the ending, and not the number of a sequence, such as _0001. */
+static size_t case_bytes(const char *name)
+{
+	const size_t n = strlen(name) - strlen(ending_of(name));
+
+	if (n > 5 && name[n - 5] == '_' && isdigit((unsigned char)name[n - 4]) && isdigit((unsigned char)name[n - 3]) &&
+	    isdigit((unsigned char)name[n - 2]) && isdigit((unsigned char)name[n - 1]))
+		return n - 5;
+	return n;
+}
+
+/* Adds the NIfTI files of a folder, `before` which stands in their names. */
+static enum sl_err list_folder(struct sl_volume_list *l, const char *folder, const char *before, struct sl_fail *fail)
+{
+	const int64_t had = l->files.n;
+	DIR *dir = opendir(folder);
+	struct dirent *entry;
+	bool fits = true, dicom = false;
+
+	if (!dir)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", folder, strerror(errno));
+	while (fits && (entry = readdir(dir))) {
+		const size_t n = strlen(entry->d_name);
+		char name[PATH_MAX];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		dicom |= n > 4 && strcasecmp(entry->d_name + n - 4, ".dcm") == 0;
+		if (ending_of(entry->d_name) && sl_folder_entry_kind(folder, entry) == S_IFREG)
+			fits = snprintf(name, sizeof name, "%s%s%s", before, before[0] ? "/" : "", entry->d_name) <
+				       PATH_MAX &&
+			       sl_names_add(&l->files, name);
+	}
+	closedir(dir);
+	if (!fits)
+		return no_memory(fail);
+	if (dicom || l->files.n == had)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %s; " EACH_CASE, folder,
+				   dicom ? "has DICOM files" : "no NIfTI file in it");
+	return SL_OK;
+}
+
+/* Adds the files and folders that the user named. */
+static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < spec->ngiven && !err; i++) {
+		char path[PATH_MAX];
+		size_t n = (size_t)snprintf(path, sizeof path, "%.*s", PATH_MAX - 1, spec->given[i]);
+
+		while (n > 1 && n < PATH_MAX && path[n - 1] == '/')
+			path[--n] = 0;
+		if (sl_folder_is(path))
+			err = list_folder(l, path, path, fail);
+		else if (!ending_of(path))
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no NIfTI file; " EACH_CASE, path);
+		else if (!sl_names_add(&l->files, path))
+			err = no_memory(fail);
+	}
+	return err;
+}
+
+/* Groups the files by cases, whose sequences must be numbered from 0 and equally many. */
+static enum sl_err list_cases(struct sl_volume_list *l, struct sl_fail *fail)
+{
+	sl_names_sort(&l->files);
+	l->first = calloc((size_t)l->files.n + 1, sizeof *l->first);
+	if (!l->first)
+		return no_memory(fail);
+	for (int64_t i = 0; i < l->files.n; i++) {
+		const char *file = sl_name(&l->files, i);
+		const size_t n = case_bytes(file);
+		char name[PATH_MAX], number[8];
+		int64_t k;
+
+		snprintf(name, sizeof name, "%.*s", (int)n, file);
+		if (!l->cases.n || strcmp(sl_name(&l->cases, l->cases.n - 1), name) != 0) {
+			l->first[l->cases.n] = i;
+			if (!sl_names_add(&l->cases, name))
+				return no_memory(fail);
+		}
+		k = i - l->first[l->cases.n - 1];
+		snprintf(number, sizeof number, "_%04d", (int)k);
+		if (k >= SL_VOLUME_CHANNELS || (file[n] == '_' ? strncmp(file + n, number, 5) != 0 : k > 0))
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s%s%s: a case has one file, or sequences CASE_0000 to at most CASE_%04d "
+					   "without gaps",
+					   l->root, l->root[0] ? "/" : "", file, SL_VOLUME_CHANNELS - 1);
+		l->first[l->cases.n] = i + 1;
+	}
+	l->channels = l->cases.n ? l->first[1] : 1;
+	for (int64_t i = 1; i < l->cases.n; i++)
+		if (l->first[i + 1] - l->first[i] != l->channels)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: case %s has %lld sequences, and %s has %lld",
+					   l->root[0] ? l->root : "predict", sl_name(&l->cases, i),
+					   (long long)(l->first[i + 1] - l->first[i]), sl_name(&l->cases, 0),
+					   (long long)l->channels);
+	return SL_OK;
+}
+
+/* Finds the folders of cases and masks. */
+static enum sl_err find_folders(struct sl_volume_list *l, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const char *dir = spec->dir ? spec->dir : ".";
+
+	if (!sl_set_usual(l->root, dir, spec->split, ""))
+		return sl_fail_set(
+			fail, SL_ERR_NOINPUT,
+			"%s: no folder %s in it; it must hold train/ and test/ with a file for each case, and "
+			"%s/train and %s/test with their masks; " SL_PARTS_HINT,
+			dir, spec->split == SL_SPLIT_TRAIN ? "train" : "val or test", spec->masks, spec->masks);
+	if (snprintf(l->masks, sizeof l->masks, "%s/%s%s", dir, spec->masks, strrchr(l->root, '/')) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
+	return SL_OK;
+}
+
+enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = spec->given ? list_given(out, spec, fail) : find_folders(out, spec, fail);
+
+	if (!err && !spec->given)
+		err = list_folder(out, out->root, "", fail);
+	return err ? err : list_cases(out, fail);
+}
+
+void sl_volume_list_close(struct sl_volume_list *l)
+{
+	sl_names_close(&l->files);
+	sl_names_close(&l->cases);
+	free(l->first);
+	l->first = NULL;
+}
+
+void sl_volume_list_name(const struct sl_volume_list *l, int64_t i, char *out, size_t size)
+{
+	snprintf(out, size, "%s%s%s", l->root, l->root[0] ? "/" : "", sl_name(&l->cases, i));
+}
+
+enum sl_err sl_volume_list_files(const struct sl_volume_list *l, int64_t i, struct sl_volume_files *out,
+				 struct sl_fail *fail)
+{
+	bool fits = true;
+
+	out->name = sl_name(&l->cases, i);
+	out->n = (int)l->channels;
+	out->mask[0] = 0;
+	for (int c = 0; c < out->n; c++)
+		fits = fits && snprintf(out->path[c], PATH_MAX, "%s%s%s", l->root, l->root[0] ? "/" : "",
+					sl_name(&l->files, l->first[i] + c)) < PATH_MAX;
+	if (!l->root[0])
+		return SL_OK;
+	for (int packed = 1; packed >= 0 && fits; packed--) {
+		fits = snprintf(out->mask, PATH_MAX, "%s/%s.nii%s", l->masks, out->name, packed ? ".gz" : "") <
+		       PATH_MAX;
+		if (fits && access(out->mask, F_OK) == 0)
+			return SL_OK;
+	}
+	return sl_fail_set(fail, SL_ERR_NOINPUT, fits ? "%s.gz: %s; each case needs its mask there" : "%.80s…: %s",
+			   fits ? out->mask : l->root, fits ? strerror(errno) : "the path is too long");
+}

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Masks of volumes: on each file's own grid, as numpy and torch make them of windows, for a U-Net, a threshold and a constant
+# network, with other spacings, and for cases smaller than a patch. A server gives the bytes of --local. A case that cannot
+# be read is named, and the others go on. A predict that is killed leaves whole masks alone.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+python=${PYTHON:-/usr/bin/python3}
+library=$PWD/$BUILD/libsplit.so.0
+"$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+[ -f "$library" ] || fail "$library is not built: make lib"
+live() { SPLIT_LIBRARY=$library PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/volumes_cases.py "$@" >"$tmp/live" 2>&1 || fail "$*: $(tail -n 3 "$tmp/live")"; }
+live make "$tmp"
+start_server one
+for name in ct mri; do
+	[ $name = ct ] && intensity=ct:-100,250 || intensity=mri
+	cat >"$tmp/$name.yaml" <<-YAML
+		server: $endpoint
+		model: {network: $tmp/$name.safetensors, task: pixels}
+		head_end: e0
+		tail_begin: u0
+		data: {kind: volumes, dir: $tmp/$name, label: [back, ball, shell, tube], patch: [16, 16, 16], spacing: [1.5, 1.5, 1.5], intensity: "$intensity", cache: $tmp/cache}
+		train: {batch: 3, chunks: 2}
+		threads: 2
+		log: {dir: ""}
+	YAML
+done
+predict() { # OUT [argument]…
+	timeout -k 5 $patience "$SPLITC" predict "$tmp/ct.yaml" --out "$tmp/$1" "${@:2}" >"$tmp/$1.lines" 2>"$tmp/$1.log"
+}
+masks() { # OUT NETWORK SPACING [argument]…
+	predict "$1" --local --set model.network="$tmp/$2.safetensors" --set data.spacing="$3" "${@:4}" || fail "$1: $(cat "$tmp/$1.log")"
+	live predicted "$tmp/ct" "$tmp/$1" "$2" -100 250 ${3//,/ }
+}
+
+masks unet ct 1.5,1.5,1.5
+predict linked "$tmp/ct/test" || fail "linked: $(cat "$tmp/linked.log")"
+diff -r "$tmp/unet" "$tmp/linked" || fail 'a server gives other masks than --local'
+sort "$tmp/linked.lines" | diff - <(ls -d "$tmp"/linked/*) || fail "lines: $(cat "$tmp/linked.lines")"
+grep -q 'INFO predicted: 3 of 3 cases' "$tmp/linked.log" || fail "linked: $(cat "$tmp/linked.log")"
+[ ! -e "$tmp/cache" ] || fail 'predict has kept prepared cases'
+predict figures --local --json || fail "figures: $(cat "$tmp/figures.log")"
+live figures "$tmp/ct" "$tmp/figures" "$tmp/figures.lines"
+jq -rs 'range(3) as $k | [.[].classes[$k]] | map(.dice | values) as $d | map(.hd95_mm | values) as $h |
+	[.[0].class_name, ($d | length), (map(select(.dice == null)) | length), ($d | add / length), ($h | add / length), ($h | length)] | @tsv' "$tmp/figures.lines" |
+	awk '{printf "%s %d %d %.4f %.2f %d\n", $1, $2, $3, $4, $5, $6}' >"$tmp/means"
+sed '1,/^means of classes/d' "$tmp/unet.lines" | awk '{print $1, $2, $3, $4, $8, $9}' | diff - "$tmp/means" || fail "means: $(cat "$tmp/unet.lines")"
+# A case without a mask and one with numbers that are no classes are named.
+cp -r "$tmp/ct/masks" "$tmp/ct/some"
+rm "$tmp/ct/some/test/case0.nii.gz"
+cp "$tmp/ct/test/case1.nii.gz" "$tmp/ct/some/test/case1.nii.gz"
+rc=0
+predict some --local --json --set data.masks=some || rc=$?
+[ $rc = 66 ] && jq -es 'map(.error) == ["NOINPUT", "DATA", null]' "$tmp/some.lines" >"$tmp/out" || fail "some: exit status $rc, $(cat "$tmp/some.lines")"
+grep -qF 'is -1000: a mask has whole numbers' "$tmp/some.log" && [ "$(ls "$tmp/some")" = case2.nii.gz ] || fail "some: $(cat "$tmp/some.log")"
+masks wide threshold 2.5,1.1,0.9
+masks small threshold 4,4,4
+masks own threshold 1.5,1.5,1.5 --set data.axes=zyx
+predict constant --local --set model.network="$tmp/constant.safetensors" || fail "constant: $(cat "$tmp/constant.log")"
+live predicted "$tmp/ct" "$tmp/constant" constant -100 250 1.5 1.5 1.5
+rc=0
+predict undefined --local --set model.network="$tmp/undefined.safetensors" || rc=$?
+[ $rc = 65 ] && [ -z "$(ls "$tmp/undefined")" ] && [ "$(grep -c "WARN not-predicted: case .*/case[0-2]: .* outputs hold NaN or Inf" "$tmp/undefined.log")" = 3 ] ||
+	fail "undefined: exit status $rc, $(cat "$tmp/undefined.log")"
+
+# A server is killed amid a case: the next one computes the rest, with the same bytes.
+endpoint=tcp://127.0.0.1:$(free_port)
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=port.post=kill@30 start_server dies listen="$endpoint" store="$tmp/other"
+predict again --set server="$endpoint" --set link.on_server_lost=wait --set link.retry_ms=100 "$tmp/ct/test" &
+again=$!
+started+=("$again")
+ends_with "$server_pid" 137 $patience 'the server'
+start_server next listen="$endpoint" store="$tmp/other"
+wait "$again" && grep -q 'WARN server-lost' "$tmp/again.log" || fail "again: $(cat "$tmp/again.log")"
+diff -r "$tmp/unet" "$tmp/again" || fail 'a lost server changes masks'
+
+# Several sequences; one broken file, and one that is not there. The others go on.
+"$SPLITC" predict "$tmp/mri.yaml" --local --json --out "$tmp/four" "$tmp/mri/test/" >"$tmp/four.json" 2>"$tmp/four.log" || fail "four: $(cat "$tmp/four.log")"
+jq -es --arg at "$tmp" 'length == 2 and .[1].sample == 1 and .[1].name == $at + "/mri/test/p1" and .[1].mask == $at + "/four/p1.nii.gz"' "$tmp/four.json" >"$tmp/out" || fail "four: $(cat "$tmp/four.json")"
+mkdir "$tmp/new"
+cp "$tmp"/ct/test/case2.nii.gz "$tmp/new/c.nii.gz"
+head -c 3000 "$tmp/new/c.nii.gz" >"$tmp/new/b.nii.gz"
+rc=0
+predict broken --local --json "$tmp/new" "$tmp/none.nii" || rc=$?
+[ $rc = 65 ] && cmp "$tmp/broken/new/c.nii.gz" "$tmp/unet/case2.nii.gz" || fail "broken: exit status $rc, $(cat "$tmp/broken.log")"
+grep -q 'WARN not-predicted: case .*/new/b: .*is it a copy that broke off' "$tmp/broken.log" || fail "broken: $(cat "$tmp/broken.log")"
+grep -q '2 of 3 cases have no mask; the first: .*/new/b' "$tmp/broken.log" || fail "broken: $(cat "$tmp/broken.log")"
+jq -es 'map(.error) == ["DATA", null, "NOINPUT"] and .[1].sample == 1' "$tmp/broken.lines" >"$tmp/out" || fail "broken: $(cat "$tmp/broken.lines")"
+
+rc=0
+{ SPLITC=$BUILD/fail/splitc SPLIT_FAILPOINTS=client.done=kill@12 predict killed --local || rc=$?; } 2>"$tmp/shell" # in the second case
+[ $rc = 137 ] && [ "$(ls "$tmp/killed")" = case0.nii.gz ] && cmp "$tmp/killed/case0.nii.gz" "$tmp/unet/case0.nii.gz" || fail "killed: exit status $rc, $(ls "$tmp/killed")"
+
+config=$tmp/ct.yaml command=predict refusing=--local
+refused 73 'exists already: give --force' --out "$tmp/unet"
+cp -r "$tmp/new" "$tmp/before"
+refused 73 'is one of the samples: name another folder' --out "$tmp/new" "$tmp/new" --force
+diff -r "$tmp/new" "$tmp/before" || fail 'a case was written over'
+refused 64 'written as NIfTI: leave out --csv' --out "$tmp/some" --csv
+refused 65 'no NIfTI file; each case is a file CASE.nii.gz' --out "$tmp/some" "$tmp/ct.yaml"
+refused 78 'data with 4 channels would fit' --out "$tmp/some" --set model.network="$tmp/mri.safetensors"
+echo 'volumes_predict: masks as numpy and torch make them'
