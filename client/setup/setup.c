@@ -65,7 +65,8 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
 						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
-		if (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK)
+		if (sl_setup_check_slices(s, dir, mid, &why) != SL_OK ||
+		    (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK))
 			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 	}
 	return SL_OK;
