@@ -85,6 +85,17 @@ refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.tra
 mkdir -p "$tmp/scans/train"
 touch "$tmp/scans/train/1.dcm"
 refused 65 'dcm2niix' --set data.dir="$tmp/scans"
+# What leaks is measured on slices: of files of one sequence and of four.
+leak() { # NAME ARGUMENT…
+	"$SPLITC" leak "$tmp/$1.yaml" --out "$tmp/leak-$1" --set log.dir="$tmp/none" --set data.test_limit=0 "${@:2}" >"$tmp/leak.log" 2>&1 || fail "leak $1: $(cat "$tmp/leak.log")"
+	jq -e '.slices == 3 and .pictures >= 8 and .informed.psnr_db.value > .informed.psnr_db.chance and .informed.ssim.value > .informed.ssim.chance' "$tmp/leak-$1/leak.json" >"$tmp/out" ||
+		fail "leak $1: $(cat "$tmp/leak-$1/leak.json")"
+	grep -q 'reconstructed 3 of 16 slices' "$tmp/leak-$1/leak.html" && grep -q 'a face identifies a person' "$tmp/leak-$1/leak.html" || fail "the page of leak $1"
+	/usr/bin/python3 tests/golden/leak_page.py "$tmp/leak-$1" 'Middle slices of a volume lie side by side' || fail "the page of leak $1"
+}
+leak ct --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine"
+leak mri --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine" --set head_end=e1
+
 refusing='' command=predict
 refused 78 'does not write masks of volumes yet' --local --set log.dir="$tmp/local" --out "$tmp/masks"
 echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"
