@@ -234,7 +234,7 @@ static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
 {
 	spec->loss = loss < SL_CONF_MSE ? (enum sl_split_loss)loss : SL_LOSS_LABELS;
 	spec->numbers = loss == SL_CONF_L1 ? SL_MSE_L1 : loss == SL_CONF_HUBER ? SL_MSE_HUBER : SL_MSE_SQUARE;
-	spec->pixels = loss == SL_CONF_DICE ? SL_XENT_DICE : loss == SL_CONF_DICE_CE ? SL_XENT_BOTH : SL_XENT_ENTROPY;
+	spec->pixels = loss < SL_CONF_DICE ? SL_XENT_ENTROPY : SL_XENT_DICE + (int)(loss - SL_CONF_DICE);
 }
 
 /* Layers that get adapters: those of the config, or else the usual ones. */
