@@ -96,6 +96,18 @@ leak() { # NAME ARGUMENT…
 leak ct --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine"
 leak mri --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine" --set head_end=e1
 
+# A config from the folder: its patch, spacing and intensity.
+(cd "$tmp" && "$SPLITC" init new.yaml --data "$tmp/ct" --model "$tmp/ct.safetensors" --cut e0,u0 --server "$endpoint") >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
+grep -q 'The data are volumes with masks (volumes).' "$tmp/out" && grep -q 'a guess from one of them' "$tmp/out" || fail "init: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/new.yaml" --print-config >"$tmp/out" 2>"$tmp/print.log" || fail "init: $(cat "$tmp/print.log")"
+for says in 'patch: \["16", "16", "16"\]' 'intensity: "ct:-200,300"' 'task: pixels' 'loss: dice_ce' 'spacing: \["2.5", "1.5", "1.5"\]'; do grep -qE "$says" "$tmp/out" || fail "init: no $says: $(cat "$tmp/new.yaml")"; done
+client new "$tmp/new.yaml" --local --set train.epochs=1 || fail "the config of init: exit status $?"
+command=init config=$tmp/other.yaml refusing='' refused 78 'takes no volumes' --data "$tmp/ct" --model "$tmp/flat.safetensors"
+command=init config=$tmp/other.yaml refusing='' refused 78 'masks need a network that gives a class for each pixel or voxel' --data "$tmp/ct"
+mkdir -p "$tmp/bare/train"
+cp "$tmp/ct/train/case1.nii.gz" "$tmp/bare/train"
+command=init config=$tmp/other.yaml refusing='' refused 65 'Volumes need their masks in masks/train' --data "$tmp/bare" --model "$tmp/ct.safetensors"
+
 refusing='' command=predict
 refused 78 'does not write masks of volumes yet' --local --set log.dir="$tmp/local" --out "$tmp/masks"
 echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"

@@ -119,6 +119,7 @@ def make(folder, sequences="4"):
     layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
     one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
     split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
+    split.write_network(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(), nn.Conv2d(4, CLASSES, 1)), torch.zeros(2, 3, SIDE, SIDE), f"{folder}/flat.safetensors")
 
 
 def read(path):
