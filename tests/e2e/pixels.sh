@@ -90,7 +90,7 @@ refused() {
 	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
 }
 refused 78 'pixels are of data.kind: images' --set data.kind=webdataset
-refused 78 'a group cannot learn a class for each pixel' --set share.group=g
+refused 78 'members of a sync step do not know how many pixels of the others count: give serial or rounds' --set share.group=g
 refused 78 'of pixels they are a list with a number for each class' --set train.class_weights=balanced
 refused 78 'they count in cross-entropy: give train.loss: dice_ce or labels' --set train.loss=dice --set train.class_weights=1,2,3
 refused 78 'the loss of its masks alone: labels, dice or dice_ce' --set train.loss=huber

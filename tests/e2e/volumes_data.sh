@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
 python=${PYTHON:-/usr/bin/python3}
 library=$PWD/$BUILD/libsplit.so.0
 "$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
@@ -85,11 +86,24 @@ refused 78 'is of volumes: data.kind: volumes' --set data.kind=images --set 'dat
 refused 78 'data with 4 channels would fit' --set model.network="$tmp/mri.safetensors"
 refused 78 'volumes have masks, and this network gives one class for all voxels' --set model.network="$tmp/one.safetensors" --set model.task=classes \
 	--set head_end= --set tail_begin= --set train.loss=labels --set data.label=label
+refused 78 'members of a sync step do not know how many pixels' --set share.group=g
 refused 78 'without log.dir' --set data.cache= --set log.dir= --set train.checkpoint_every=0
 refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.transforms= --set data.spacing=1,1,1
 mkdir -p "$tmp/scans/train"
 touch "$tmp/scans/train/1.dcm"
 refused 65 'dcm2niix' --set data.dir="$tmp/scans"
+# Two members, each with its own cases, take turns or train rounds.
+for k in 0 1; do
+	mkdir -p "$tmp/site$k/masks"
+	cp -r "$tmp/ct/train" "$tmp/ct/test" "$tmp/site$k"
+	cp -r "$tmp/ct/masks/train" "$tmp/ct/masks/test" "$tmp/site$k/masks"
+	rm "$tmp/site$k"/train/case$((1 - k)).* "$tmp/site$k"/train/case$((3 - k)).* "$tmp/site$k"/train/case$((5 - k)).*
+done
+for mode in serial rounds; do
+	group $mode "$tmp/ct.yaml" 2 share.mode=$mode data.dir="$tmp/site%m" data.cache=
+	jq -ne "$(dice $mode/member-0) > 0.3" >"$tmp/out" || fail "$mode: dice $(dice $mode/member-0)"
+done
+
 # What leaks is measured on slices: of files of one sequence and of four.
 leak() { # NAME ARGUMENT…
 	"$SPLITC" leak "$tmp/$1.yaml" --out "$tmp/leak-$1" --set log.dir="$tmp/none" --set data.test_limit=0 "${@:2}" >"$tmp/leak.log" 2>&1 || fail "leak $1: $(cat "$tmp/leak.log")"
