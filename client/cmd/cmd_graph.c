@@ -6,6 +6,7 @@
 
 #include "client/cmd/command.h"
 #include "client/setup/setup.h"
+#include "common/base/wrap.h"
 #include "common/graph/graph_text.h"
 
 static const char *const usage[] = {
@@ -60,64 +61,89 @@ static int64_t parameters(const struct sl_graph *g, const struct sl_node *node)
 	return n;
 }
 
-/* The shape of one row, without the dimension of the rows: "[32,32,3]". */
-static const char *row_text(const struct sl_shape *shape, char out[SL_SHAPE_TEXT])
+/* Slices of a part's input, where it is volumes; else 0. */
+static int depth_of(const struct sl_plan *plan, enum sl_segment which)
 {
+	const struct sl_graph *before = which == SL_HEAD ? NULL : &plan->segment[which - 1].graph;
+
+	return before ? sl_model_slices(before, before->out[0].value, depth_of(plan, which - 1))
+		      : plan->model->depth[0];
+}
+
+/* The shape of one row, without the dimension of the rows: "[32,32,3]"; of volumes with their depth, "[8×32×32,3]". */
+static const char *row_text(const struct sl_graph *g, int value, int depth, char out[SL_SHAPE_TEXT])
+{
+	const struct sl_shape *shape = &g->value[value].shape;
+	const int slices = sl_model_slices(g, value, depth);
 	struct sl_shape row = {.ndim = shape->ndim - 1};
 
+	if (slices) {
+		snprintf(out, SL_SHAPE_TEXT, "[%d×%" PRId64 "×%" PRId64 ",%" PRId64 "]", slices, shape->dim[1] / slices,
+			 shape->dim[2], shape->dim[3]);
+		return out;
+	}
 	memcpy(row.dim, shape->dim + 1, (size_t)row.ndim * sizeof row.dim[0]);
 	return sl_shape_text(&row, out);
 }
 
-static void print_fields(const char *what, const struct sl_graph *g, const struct sl_field *field, int n)
+static void print_fields(const char *what, const struct sl_graph *g, const struct sl_field *field, int n, int depth)
 {
 	char text[SL_SHAPE_TEXT];
 
 	for (int i = 0; i < n; i++)
-		printf("%-44s %-30s %s\n", field[i].name, what, row_text(&g->value[field[i].value].shape, text));
+		printf("%-44s %-30s %s\n", field[i].name, what, row_text(g, field[i].value, depth, text));
 }
 
-static void print_part(const struct sl_plan_segment *s)
+static void print_part(const struct sl_plan_segment *s, int depth)
 {
 	const struct sl_graph *g = &s->graph;
 	char spec[SPEC_TEXT], shape[SL_SHAPE_TEXT];
 	int64_t params = 0;
 
 	printf("%-44s %-30s %-16s %12s %14s\n", sl_segment_name(s->which), "operation", "shape", "parameters", "MACs");
-	print_fields("input", g, g->in, g->n_in);
+	print_fields("input", g, g->in, g->n_in, depth);
 	for (int i = 0; i < g->n_node; i++) {
 		const struct sl_node *node = &g->node[i];
 		const struct sl_op op = sl_graph_op(g, i);
 
-		printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n", node->name, describe(node, spec),
-		       row_text(&g->value[node->out].shape, shape), parameters(g, node), sl_op_macs(&op, 1));
+		printf("%-44s %-30s ", node->name, describe(node, spec));
+		sl_print_cell(stdout, row_text(g, node->out, depth, shape), 0, 16);
+		printf(" %12" PRId64 " %14" PRId64 "\n", parameters(g, node), sl_op_macs(&op, 1));
 	}
-	print_fields("output", g, g->out, g->n_out);
+	print_fields("output", g, g->out, g->n_out, depth);
 	for (int i = 0; i < g->n_param; i++) /* each once, though several nodes may share it */
 		params += learned(&g->param[i]);
 	printf("%-44s %-30s %-16s %12" PRId64 " %14" PRId64 "\n\n", "together", "", "", params, s->macs);
 }
 
-static json_t *shape_json(const struct sl_shape *shape)
+/* A value's shape, of volumes [D, H, W, C]. */
+static json_t *shape_json(const struct sl_graph *g, int value, int depth)
 {
+	const int slices = sl_model_slices(g, value, depth);
+	struct sl_shape s = g->value[value].shape;
+	const struct sl_shape *shape = &s;
 	json_t *list = json_array();
 
+	if (slices) {
+		json_array_append_new(list, json_integer(slices));
+		s.dim[1] /= slices;
+	}
 	for (int i = 1; i < shape->ndim; i++)
 		json_array_append_new(list, json_integer(shape->dim[i]));
 	return list;
 }
 
-static json_t *fields_json(const struct sl_graph *g, const struct sl_field *field, int n)
+static json_t *fields_json(const struct sl_graph *g, const struct sl_field *field, int n, int depth)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < n; i++)
 		json_array_append_new(list, json_pack("{s:s, s:o}", "name", field[i].name, "shape",
-						      shape_json(&g->value[field[i].value].shape)));
+						      shape_json(g, field[i].value, depth)));
 	return list;
 }
 
-static json_t *part_json(const struct sl_plan_segment *s)
+static json_t *part_json(const struct sl_plan_segment *s, int depth)
 {
 	const struct sl_graph *g = &s->graph;
 	json_t *nodes = json_array();
@@ -127,14 +153,13 @@ static json_t *part_json(const struct sl_plan_segment *s)
 		const struct sl_node *node = &g->node[i];
 		const struct sl_op op = sl_graph_op(g, i);
 
-		json_array_append_new(nodes,
-				      json_pack("{s:s, s:s, s:o, s:I, s:I}", "name", node->name, "operation",
-						describe(node, spec), "shape", shape_json(&g->value[node->out].shape),
-						"parameters", (json_int_t)parameters(g, node), "macs",
-						(json_int_t)sl_op_macs(&op, 1)));
+		json_array_append_new(nodes, json_pack("{s:s, s:s, s:o, s:I, s:I}", "name", node->name, "operation",
+						       describe(node, spec), "shape", shape_json(g, node->out, depth),
+						       "parameters", (json_int_t)parameters(g, node), "macs",
+						       (json_int_t)sl_op_macs(&op, 1)));
 	}
-	return json_pack("{s:o, s:o, s:o}", "inputs", fields_json(g, g->in, g->n_in), "nodes", nodes, "outputs",
-			 fields_json(g, g->out, g->n_out));
+	return json_pack("{s:o, s:o, s:o}", "inputs", fields_json(g, g->in, g->n_in, depth), "nodes", nodes, "outputs",
+			 fields_json(g, g->out, g->n_out, depth));
 }
 
 /* `only`: a part; SL_SEGMENT_COUNT: all. */
@@ -152,9 +177,10 @@ static void print_graphs(const struct sl_plan *plan, enum sl_segment only, bool 
 		if (only != SL_SEGMENT_COUNT && only != which)
 			continue;
 		if (as_json)
-			json_object_set_new(root, sl_segment_name(which), part_json(&plan->segment[i]));
+			json_object_set_new(root, sl_segment_name(which),
+					    part_json(&plan->segment[i], depth_of(plan, which)));
 		else
-			print_part(&plan->segment[i]);
+			print_part(&plan->segment[i], depth_of(plan, which));
 	}
 	if (as_json)
 		sl_command_print_json(root, JSON_INDENT(2));

@@ -17,8 +17,9 @@ static const char *const usage[] = {
 	"[--set KEY=VALUE]… [--force]",
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
-	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, or a folder with "
-	"one of these. init finds out which. KIND:DATA names the kind: cifar10, cifar100, images, webdataset, csv, "
+	"DATA is a folder of pictures, a table (.csv), texts (.jsonl, .tsv, .csv, .txt), tar files, volumes (NIfTI) "
+	"with masks, or a folder with one of these. init finds out which. KIND:DATA names the kind: cifar10, "
+	"cifar100, images, webdataset, volumes, csv, "
 	"text or a task of GLUE, such as cola. NAME is a built-in network, FILE.safetensors as split.write_network "
 	"writes it, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. "
 	"CUT is 1:-1, "
@@ -37,12 +38,12 @@ enum { DATA, NETWORK, LABEL, CUT, SERVER, QUESTIONS };
 static const struct {
 	const char *text, *help;
 } questions[QUESTIONS] = {
-	[DATA] =
-		{"Data, a folder or a file",
-		 "A folder of pictures with a folder for each class, a table (.csv), texts (.jsonl, .tsv, .csv or "
-		 ".txt), "
-		 "or tar files. KIND:PLACE names the kind: cifar10, cifar100, images, webdataset, csv, text, or a task "
-		 "of GLUE, such as cola."},
+	[DATA] = {"Data, a folder or a file",
+		  "A folder of pictures with a folder for each class, a table (.csv), texts (.jsonl, .tsv, .csv or "
+		  ".txt), "
+		  "or tar files. KIND:PLACE names the kind: cifar10, cifar100, images, webdataset, volumes, csv, text, "
+		  "or a task "
+		  "of GLUE, such as cola."},
 	[NETWORK] = {"Network", "Pictures: one of " SL_BUILT_IN_NETWORKS(
 					NAME) "or your own, FILE.safetensors. Tables: mlp, or your own. "
 					      "Texts: huggingface:FOLDER, with config.json and a tokenizer."},
@@ -367,6 +368,9 @@ int splitc_init(int argc, char **argv)
 		printf("The data are %s (%s).\n", found.what, sl_conf_data_kinds[conf.data.kind]);
 	if (pair && !counted.code)
 		sl_preset_party_say(&conf, word);
+	else if (conf.data.kind == SL_DATA_VOLUMES)
+		printf("Look at data.spacing, the median of the files, and at data.intensity, a guess from one of "
+		       "them: docs/howto-volumes.md.\n");
 	else if (conf.data.kind == SL_DATA_CSV && !counted.code && !conf.model.network[0] &&
 		 access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);

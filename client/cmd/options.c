@@ -9,6 +9,7 @@
 #include "client/cmd/before.h"
 #include "client/cmd/command.h"
 #include "client/cmd/memory.h"
+#include "client/cmd/patch_cost.h"
 #include "client/cmd/preset.h"
 #include "client/cmd/preset_find.h"
 #include "client/data/picture.h"
@@ -379,6 +380,7 @@ struct found {
 	uint64_t steps;
 	struct sl_memory_need need;
 	json_t *bytes, *server; /* NULL: not asked for */
+	json_t *patch;          /* NULL: no volumes */
 	bool taken;             /* only a note: the config is right, whatever its last run has left */
 	struct sl_fail why;
 };
@@ -399,6 +401,8 @@ static void print_found(const struct sl_options *o, unsigned uses, const struct 
 		sl_memory_print(&f->need);
 	if (f->bytes)
 		sl_before_print_bytes(f->bytes);
+	if (f->patch)
+		sl_patch_cost_print(f->patch);
 	if (f->server)
 		sl_before_print_server(f->server);
 	if (f->taken)
@@ -407,12 +411,12 @@ static void print_found(const struct sl_options *o, unsigned uses, const struct 
 
 static void print_json(unsigned uses, const struct found *f)
 {
-	sl_command_print_json(json_pack("{s:i, s:b, s:I, s:I, s:I, s:o?, s:O?, s:O?, s:s?}", "schema", 1, "ok", true,
-					"steps", (json_int_t)f->steps, "train_samples",
+	sl_command_print_json(json_pack("{s:i, s:b, s:I, s:I, s:I, s:o?, s:O?, s:O?, s:O?, s:s?}", "schema", 1, "ok",
+					true, "steps", (json_int_t)f->steps, "train_samples",
 					(json_int_t)f->samples[SL_SPLIT_TRAIN], "eval_samples",
 					(json_int_t)f->samples[SL_SPLIT_TEST], "memory",
 					uses & SL_USES_LINK ? sl_memory_json(&f->need) : NULL, "link_bytes", f->bytes,
-					"server", f->server, "note", f->taken ? f->why.text : NULL),
+					"patch", f->patch, "server", f->server, "note", f->taken ? f->why.text : NULL),
 			      JSON_INDENT(2));
 }
 
@@ -468,6 +472,8 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 		err = check_log(o, conf, setup, found.steps, fail);
 	if (!err && counts && trains && !o->local)
 		err = sl_before_bytes(&found.bytes, setup, found.steps, samples, fail);
+	if (!err && counts && trains && setup->plan)
+		err = sl_patch_cost(&found.patch, setup, o->local, fail);
 	if (!err && o->check.connect)
 		err = sl_before_connect(&found.server, o, mine, found.steps, fail);
 	found.taken = (uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &found.why) != SL_OK;
@@ -476,6 +482,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 	else if (!err)
 		print_found(o, uses, &found);
 	json_decref(found.bytes);
+	json_decref(found.patch);
 	json_decref(found.server);
 	return err;
 }

@@ -7,9 +7,10 @@
 #include "client/cmd/preset_keys.h"
 #include "client/cmd/preset_party.h"
 #include "client/cmd/preset_table.h"
-#include "client/data/class_name.h"
+#include "client/cmd/preset_volumes.h"
 #include "client/data/parts.h"
 #include "client/setup/setup.h"
+#include "client/setup/setup_volumes.h"
 #include "client/text/records.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
@@ -23,10 +24,8 @@ static const char of_folder[] = SL_CONF_HUGGINGFACE ":";
 /* The same of files, which may also be known by their ends. */
 static const char of_file[] = SL_CONF_NETWORK ":", of_onnx[] = "onnx:";
 
-enum { ROW_TOKENS = 128, NAMED = 5 };
-
 /* Keys that a task usually has. */
-enum { OF_PICTURES, OF_TABLES, OF_TEXTS, OF_DECODERS, MOST_USUAL = 16 };
+enum { OF_PICTURES, OF_TABLES, OF_TEXTS, OF_DECODERS, OF_VOLUMES, MOST_USUAL = 16 };
 #define SMALL "codec.head_act=small", "codec.mid_act=small", "codec.mid_grad=small", "codec.head_grad=small"
 /* clang-format off */
 static const char *const usual_keys[][MOST_USUAL] = {
@@ -41,6 +40,9 @@ static const char *const usual_keys[][MOST_USUAL] = {
 	[OF_DECODERS] = {"model.head=causal_lm", "train.batch=8", "train.chunks=4", "train.epochs=3",
 		"train.optimizer.kind=adamw", "train.optimizer.lr=1e-4", "train.schedule.kind=cosine",
 		"train.schedule.warmup_epochs=0.1", SMALL},
+	[OF_VOLUMES] = {"train.batch=2", "train.chunks=1", "train.epochs=100", "train.loss=dice_ce", "train.optimizer.kind=adamw",
+		"train.optimizer.lr=1e-3", "train.schedule.kind=cosine", "codec.head_act=quant:8", "codec.mid_act=quant:8",
+		"codec.mid_grad=quant:8", "codec.head_grad=quant:8"},
 };
 /* clang-format on */
 
@@ -54,6 +56,7 @@ struct making {
 	const char *tokenizer, *by; /* by: data.split.by */
 	struct sl_model_takes takes;
 	struct sl_set_spec spec; /* of the data */
+	struct sl_setup_volume volume;
 	const char *label[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX], *date[SL_CONF_LIST_MAX], *ids[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX], *file[SL_CONF_LIST_MAX];
 	struct sl_preset_table table;
@@ -102,19 +105,6 @@ static int point_to(const char *out[SL_CONF_LIST_MAX], const struct sl_conf_list
 	return list->n;
 }
 
-/* Writes the names of the first classes, and how many more there are. */
-static void name_classes(const struct sl_set *set, struct sl_fail *out)
-{
-	char name[SL_CLASS_NAME_BYTES];
-	size_t n = 0;
-
-	for (int i = 0; i < set->classes && i < NAMED; i++)
-		n += (size_t)snprintf(out->text + n, sizeof out->text - n, "%s%.40s", i ? ", " : "",
-				      sl_class_name(set, i, name));
-	if (set->classes > NAMED)
-		snprintf(out->text + n, sizeof out->text - n, " and %d more", set->classes - NAMED);
-}
-
 /* Sets the number of classes, and for a table that of features, as the data have them, unless the network's file
  * defines them. If the data cannot be read yet, the defaults stay. */
 static void set_counted(struct making *m, struct sl_fail *counted)
@@ -123,12 +113,17 @@ static void set_counted(struct making *m, struct sl_fail *counted)
 	const bool file = m->conf->model.network[0];
 	struct sl_set there;
 
+	if (m->spec.volume) { /* opening would prepare them */
+		if (sl_set_check(&there, &m->spec, counted) == SL_OK)
+			counted->text[0] = 0;
+		return;
+	}
 	if (sl_set_open(&there, &m->spec, counted) != SL_OK)
 		return;
 	if (m->at.masks)
 		counted->text[0] = 0;
 	else
-		name_classes(&there, counted);
+		sl_preset_name_classes(&there, counted);
 	if (there.classes && !file)
 		set_number(m, "model.classes", there.classes);
 	else if (m->spec.task && m->spec.task->each && there.field[SL_FIELD_TARGET].ndim && !file)
@@ -160,14 +155,22 @@ static void set_sizes(struct making *m, const char *model, bool small)
 	set(m, "data.normalize", cifar ? m->kind->kind : "imagenet");
 }
 
-/* How the user names data for networks with this input. */
-static const char *data_of(unsigned input)
+/* Chooses the keys of volumes. */
+static void choose_volumes(struct making *m)
 {
-	return input & SL_NETWORK_TOKENS      ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
-	       : !(input & SL_NETWORK_IMAGES) ? "a table: csv:FOLDER"
-	       : input & SL_NETWORK_ROWS
-		       ? "pictures or a table: cifar10, cifar100, images, webdataset or csv, each with :FOLDER"
-		       : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
+	static const char *const steps[] = {"RandomFlip()", "RandomIntensity(0.1, 0.1)"};
+	struct sl_preset_volumes v;
+	const char *patch[] = {v.patch[0], v.patch[1], v.patch[2]};
+	const char *spacing[] = {v.spacing[0], v.spacing[1], v.spacing[2]};
+
+	if (sl_preset_volumes_look(&v, m->at.dir, m->conf, m->fail) != SL_OK)
+		return;
+	set_list(m, "data.patch", patch, 3);
+	if (v.spacing[0][0])
+		set_list(m, "data.spacing", spacing, 3);
+	set_list(m, "data.transforms", steps, 2);
+	set(m, "data.intensity", v.ct ? "ct:-200,300" : "mri");
+	m->spec.volume = sl_setup_volume(&m->volume, m->conf);
 }
 
 /* Splits the training set if there is no set for validation. */
@@ -318,7 +321,7 @@ static void choose_texts(struct making *m)
 static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 {
 	const struct sl_preset_kind *k = m->kind;
-	const bool decoder = m->takes.decoder, pixels = m->at.masks;
+	const bool decoder = m->takes.decoder, pixels = m->at.masks || strcmp(k->kind, "volumes") == 0;
 	struct sl_parts parts = {.share = {0.8, 0.2}};
 
 	m->by = sl_preset_has(m->user, "data.split.by") ? m->user->data.split.by : "";
@@ -342,6 +345,10 @@ static enum sl_err set_data(struct making *m, struct sl_fail *counted)
 	set(m, "data.kind", k->kind);
 	if (k->classes && !decoder)
 		set(m, "model.classes", k->classes);
+	if (strcmp(k->kind, "volumes") == 0)
+		choose_volumes(m);
+	if (m->fail->code)
+		return m->fail->code;
 	if (!k->classes && (k->input == SL_NETWORK_ROWS || m->at.labels[0]))
 		choose_table(m);
 	else if (!k->classes && k->input == SL_NETWORK_TOKENS)
@@ -408,20 +415,6 @@ static enum sl_err try_plan(const struct sl_conf_client *conf, struct sl_fail *f
 	return err;
 }
 
-/* What the network in a folder takes, with at most ROW_TOKENS tokens in a row. If the folder cannot be read, its
- * plan fails later, and says why. */
-static struct sl_model_takes takes_of(const char *folder)
-{
-	struct sl_model_takes takes = {.tokens = 0};
-	struct sl_fail why;
-
-	if (folder)
-		(void)!sl_model_takes_of(&takes, &(struct sl_model_spec){.huggingface = folder}, &why);
-	if (!takes.tokens || takes.tokens > ROW_TOKENS)
-		takes.tokens = ROW_TOKENS;
-	return takes;
-}
-
 /* Drops the user's keys of other data, and of another network. */
 static void forget(struct making *m, const char *network)
 {
@@ -446,6 +439,16 @@ static const char *file_of(const char *model, const char *prefix, const char *en
 	return sl_ends_with(model, end) ? model : NULL;
 }
 
+/* The row of usual_keys. */
+static int usual_of(const struct making *m)
+{
+	return m->takes.decoder                        ? OF_DECODERS
+	       : strcmp(m->kind->kind, "volumes") == 0 ? OF_VOLUMES
+	       : m->kind->input == SL_NETWORK_IMAGES   ? OF_PICTURES
+	       : m->kind->input == SL_NETWORK_ROWS     ? OF_TABLES
+						       : OF_TEXTS;
+}
+
 /* Sets the keys that the preset's answers give. `small`: pictures of 32 pixels, if they may have any size. */
 static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted)
 {
@@ -467,7 +470,7 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 		model = SL_CONF_NETWORK;
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
-	m->takes = takes_of(folder);
+	m->takes = sl_preset_takes_of(folder);
 	err = sl_preset_find_kind(&m->kind, &m->at, p->data ? p->data : sl_preset_usual_kind(input, m->takes.decoder),
 				  input & SL_NETWORK_TOKENS, m->fail);
 	if (err)
@@ -484,20 +487,18 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 			      "\"Texts\", has such a config to copy");
 	if (input && !(m->kind->input & input))
 		return sl_fail_set(m->fail, SL_ERR_CONFIG, "this network needs data of %s; got \"%.60s\"",
-				   data_of(input), p->data ? p->data : "");
+				   sl_preset_data_of(input), p->data ? p->data : "");
 	if (m->at.masks && !file)
-		return refuse(
-			m, "model.network",
-			"pictures with masks need a network that gives a class for each pixel: --model network:FILE");
+		return refuse(m, "model.network",
+			      "masks need a network that gives a class for each pixel or voxel: --model network:FILE");
 	model = model ? model : m->kind->model;
 	if (!model)
-		return refuse(m, "model.huggingface", "texts need a network: --model huggingface:FOLDER");
+		return m->kind->input & SL_NETWORK_IMAGES
+			       ? refuse(m, "model.network", "volumes need a network's file: --model network:FILE")
+			       : refuse(m, "model.huggingface", "texts need a network: --model huggingface:FOLDER");
 	forget(m, folder ? folder : file ? file : model);
 	m->tokenizer = sl_preset_has(m->user, "data.tokenizer") ? m->user->data.tokenizer : folder;
-	usual = m->takes.decoder                      ? OF_DECODERS
-		: m->kind->input == SL_NETWORK_IMAGES ? OF_PICTURES
-		: m->kind->input == SL_NETWORK_ROWS   ? OF_TABLES
-						      : OF_TEXTS;
+	usual = usual_of(m);
 	while (n < MOST_USUAL && usual_keys[usual][n])
 		n++;
 	err = sl_conf_parse(&sl_conf_client_schema, m->conf, "init", NULL, 0, usual_keys[usual], n, m->fail);
@@ -521,7 +522,7 @@ static enum sl_err set_all(struct making *m, bool small, struct sl_fail *counted
 	}
 	set(m, "train.seed", "1");
 	set_cut(m, p->cut ? p->cut : m->takes.decoder ? "2:-3" : folder ? "2:-1" : "1:-1");
-	if (m->kind->input == SL_NETWORK_IMAGES)
+	if (m->kind->input == SL_NETWORK_IMAGES && strcmp(m->kind->kind, "volumes") != 0)
 		set_sizes(m, model, small);
 	set(m, "log.dir", p->log_dir ? p->log_dir : "runs/demo");
 	return m->fail->code ? m->fail->code : set_data(m, counted);

@@ -9,15 +9,18 @@
 #include <unistd.h>
 
 #include "client/cmd/preset_columns.h"
+#include "client/data/class_name.h"
 #include "client/data/csv_number.h"
 #include "client/data/label_table.h"
 #include "client/data/name_list.h"
 #include "client/data/parts.h"
 #include "client/data/picture.h"
+#include "client/model/source.h"
 #include "client/text/records.h"
 #include "common/base/folder.h"
+#include "common/base/text.h"
 
-enum { MOST_DEPTH = 4, FEW_COLUMNS = 4, SENTENCE = 5 /* blanks */ };
+enum { MOST_DEPTH = 4, FEW_COLUMNS = 4, SENTENCE = 5 /* blanks */, NAMED = 5, ROW_TOKENS = 128 };
 
 /* Kinds of data. The first kind of each input is the usual one. */
 const struct sl_preset_kind sl_preset_kinds[] = {
@@ -25,6 +28,7 @@ const struct sl_preset_kind sl_preset_kinds[] = {
 	{"cifar100", "data/cifar-100-binary", "100", SL_NETWORK_IMAGES, "mobilenet_v2"},
 	{"images", "data/photos", NULL, SL_NETWORK_IMAGES, "mobilenet_v2"},
 	{"webdataset", "data/shards", NULL, SL_NETWORK_IMAGES, "mobilenet_v2"},
+	{"volumes", "data/volumes", NULL, SL_NETWORK_IMAGES, NULL},
 	{"csv", "data/table", NULL, SL_NETWORK_ROWS, "mlp"},
 	{"cola", "glue", "2", SL_NETWORK_TOKENS, NULL},
 	{"sst2", "glue", "2", SL_NETWORK_TOKENS, NULL},
@@ -51,7 +55,8 @@ static const struct {
 	 "files of this kind are not read: write the table as CSV, or pictures as PNG"},
 	{".onnx .safetensors .pt .pth .bin",
 	 "it is a network or its weights: name the data, and the network by --model"},
-	{".nii .mha .nrrd", "volumes are not read: write slices as PNG or TIFF of 16 bits, or as DICOM"},
+	{".nii", "it is one volume: name the folder that has train/ and masks/train/ (docs/howto-volumes.md)"},
+	{".mha .nrrd", "volumes are read as NIfTI (.nii.gz): write them so"},
 };
 
 enum { FOLDERS, PICTURES, TABLES, TEXTS, PLAIN, TARS, REST, LISTS };
@@ -255,6 +260,27 @@ static bool find_labels(struct sl_preset_data *out, const char *path, const stru
 	return most > 0 && found(out, "images", "pictures, with a table of their labels", path);
 }
 
+/* Finds NIfTI files in the folder of training, with masks. *why says what is missing. */
+static bool find_volumes(struct sl_preset_data *out, const char *path, struct sl_fail *why)
+{
+	char train[PATH_MAX], masks[PATH_MAX];
+	struct entries e;
+	bool any = false;
+
+	if (!sl_set_usual(train, path, SL_SPLIT_TRAIN, ""))
+		return false;
+	list(&e, train);
+	for (int64_t i = 0; i < e.of[REST].n && !any; i++)
+		any = sl_ends_with(sl_name(&e.of[REST], i), ".nii") || sl_ends_with(sl_name(&e.of[REST], i), ".nii.gz");
+	drop(&e);
+	snprintf(masks, sizeof masks, "%.*s/masks", PATH_MAX - 8, path);
+	out->masks = any && sl_folder_is(masks);
+	if (any && !out->masks)
+		(void)sl_fail_set(why, SL_ERR_DATA,
+				  "Volumes need their masks in masks/train and masks/test: docs/howto-volumes.md");
+	return out->masks && found(out, "volumes", "volumes with masks", path);
+}
+
 /* Finds CIFAR's files, pictures with masks, and pictures of classes. *why says what else is there. */
 static bool find_pictures(struct sl_preset_data *out, const char *path, const struct entries *e, struct sl_fail *why)
 {
@@ -316,13 +342,14 @@ static enum sl_err find_folder(struct sl_preset_data *out, const char *path, boo
 {
 	struct entries e;
 	char inside[PATH_MAX], what[300];
-	struct sl_fail why = {.text = ""};
+	struct sl_fail why = {.text = ""}, lacks = {.text = ""};
 	enum sl_err err = SL_OK;
 
 	list(&e, path);
-	if (find_pictures(out, path, &e, &why) || find_files(out, path, &e, texts, &why)) {
+	if (find_volumes(out, path, &lacks) || lacks.text[0] || find_pictures(out, path, &e, &why) ||
+	    find_files(out, path, &e, texts, &why)) {
 		drop(&e);
-		return SL_OK;
+		return lacks.text[0] ? sl_fail_set(fail, SL_ERR_DATA, "%s: %s", path, lacks.text) : SL_OK;
 	}
 	if (e.of[FOLDERS].n == 1 && !e.of[PICTURES].n && !e.of[TABLES].n && depth < MOST_DEPTH) {
 		snprintf(inside, sizeof inside, "%.*s/%s", PATH_MAX - 257, path, sl_name(&e.of[FOLDERS], 0));
@@ -389,6 +416,39 @@ enum sl_err sl_preset_find_kind(const struct sl_preset_kind **out, struct sl_pre
 	    strcmp(there.kind, k->kind) == 0)
 		*at = there;
 	return SL_OK;
+}
+
+void sl_preset_name_classes(const struct sl_set *set, struct sl_fail *out)
+{
+	char name[SL_CLASS_NAME_BYTES];
+	size_t n = 0;
+
+	for (int i = 0; i < set->classes && i < NAMED; i++)
+		n += (size_t)snprintf(out->text + n, sizeof out->text - n, "%s%.40s", i ? ", " : "",
+				      sl_class_name(set, i, name));
+	if (set->classes > NAMED)
+		snprintf(out->text + n, sizeof out->text - n, " and %d more", set->classes - NAMED);
+}
+
+const char *sl_preset_data_of(unsigned input)
+{
+	return input & SL_NETWORK_TOKENS      ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
+	       : !(input & SL_NETWORK_IMAGES) ? "a table: csv:FOLDER"
+	       : input & SL_NETWORK_ROWS
+		       ? "pictures or a table: cifar10, cifar100, images, webdataset or csv, each with :FOLDER"
+		       : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
+}
+
+struct sl_model_takes sl_preset_takes_of(const char *folder)
+{
+	struct sl_model_takes takes = {.tokens = 0};
+	struct sl_fail why;
+
+	if (folder)
+		(void)!sl_model_takes_of(&takes, &(struct sl_model_spec){.huggingface = folder}, &why);
+	if (!takes.tokens || takes.tokens > ROW_TOKENS)
+		takes.tokens = ROW_TOKENS;
+	return takes;
 }
 
 const char *sl_preset_usual_kind(unsigned input, bool decoder)

@@ -2,6 +2,8 @@
 #ifndef SL_CLIENT_CMD_PRESET_FIND_H
 #define SL_CLIENT_CMD_PRESET_FIND_H
 
+#include "client/data/source.h"
+#include "client/model/source.h"
 #include "common/conf/conf.h"
 
 struct sl_preset_data {
@@ -25,6 +27,13 @@ extern const struct sl_preset_kind sl_preset_kinds[]; /* the first one of each i
  * is no such kind; DATA: none of these data is there, and *fail says what was found; NOINPUT. */
 enum sl_err sl_preset_find_kind(const struct sl_preset_kind **out, struct sl_preset_data *at, const char *data,
 				bool tokens, struct sl_fail *fail) SL_MUST_CHECK;
+/* Writes the names of the first classes, and how many more there are, as the text of *out. */
+void sl_preset_name_classes(const struct sl_set *set, struct sl_fail *out);
+/* How the user names data for networks with this input. */
+const char *sl_preset_data_of(unsigned input);
+/* What the network in a folder takes, with at most 128 tokens in a row. If the folder cannot be read, its plan fails
+ * later, and says why. */
+struct sl_model_takes sl_preset_takes_of(const char *folder);
 /* The kind of the demo's data for networks with this input. */
 const char *sl_preset_usual_kind(unsigned input, bool decoder);
 

@@ -95,7 +95,7 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 
 	if (err)
 		return err;
-	if (source->check && !spec->parts)
+	if (source->check && (!spec->parts || source->checks_parts))
 		return source->check(source, out, spec, fail);
 	err = sl_set_open(out, spec, fail);
 	if (!err) {

@@ -209,6 +209,7 @@ struct sl_source {
 	 * samples. NULL: `open` reads no more than that; sl_set_check opens the set and closes it again. */
 	enum sl_err (*check)(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			     struct sl_fail *fail);
+	bool checks_parts; /* `check` also knows spec->parts, and counts the samples of that part */
 	/* Reads a sample: a function of `index`, and of room->draw, for any thread, at any time. DATA, NOINPUT: this
 	 * sample cannot be read, and *fail names its file; IO, NOMEM. */
 	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,

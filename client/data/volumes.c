@@ -117,6 +117,14 @@ static int64_t count_of(const struct volumes *v, const int64_t dim[3])
 	return n;
 }
 
+/* All patches of a case stay in one part of data.split. */
+static uint64_t key_of(const struct volumes *v, int64_t i)
+{
+	const char *name = sl_name(&v->list.cases, i);
+
+	return sl_parts_key(name, strlen(name));
+}
+
 static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			     struct sl_fail *fail)
 {
@@ -129,9 +137,14 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 		err = sl_volume_list_files(&v->list, i, files, fail);
 		if (!err)
 			err = sl_volume_check(dim, &v->spec, files, fail);
-		if (!err)
+		if (!err && (!spec->parts || sl_parts_of(spec->parts, key_of(v, i)) == spec->parts->own))
 			count += count_of(v, dim);
 	}
+	if (!err && spec->parts && !count)
+		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
+				 "a part would have none of the %lld cases: give it a larger share, or another "
+				 "data.split.seed",
+				 (long long)v->list.cases.n);
 	if (!err)
 		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
 	if (v)
@@ -410,13 +423,9 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&((const struct volumes *)set->data)->classes, label);
 }
 
-/* All patches of a case stay in one part of data.split. */
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	const struct volumes *v = set->data;
-	const char *name = sl_name(&v->list.cases, case_of(v, index));
-
-	return sl_parts_key(name, strlen(name));
+	return key_of(set->data, case_of(set->data, index));
 }
 
 static uint64_t fingerprint(const struct sl_set *set)
@@ -457,6 +466,7 @@ static void describe(const struct sl_set *set, json_t *about)
 const struct sl_source sl_source_volumes = {.name = "volumes",
 					    .open = open_set,
 					    .check = check_set,
+					    .checks_parts = true,
 					    .sample = sample,
 					    .close = close_set,
 					    .sample_name = sample_name,

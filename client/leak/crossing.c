@@ -21,6 +21,9 @@ struct collector {
 	bool per_token[SL_DIR_COUNT];
 	float mean[MOST_CHANNELS], std[MOST_CHANNELS];
 	int64_t picture;       /* floats of a picture or table row, or of a row of `words` */
+	int64_t input;         /* of a sample; of volumes more than `picture` */
+	struct sl_shape shown; /* of a picture that is kept */
+	struct sl_crossed_depth volume;
 	const float *words;    /* the word embedding table; NULL: no texts */
 	const uint32_t *begin; /* offset of each text's first token in the batch; NULL: no texts */
 };
@@ -57,9 +60,8 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 				  .joint = {c->joint[0], c->joint[1]},
 				  .head = c->joint[0].row,
 				  .mid = c->joint[1].row,
-				  .picture = c->kind == SL_CROSSING_PICTURES
-						     ? plan->model->graph.value[plan->model->graph.in[0].value].shape
-						     : sl_shape2(1, c->picture)};
+				  .volume = c->volume,
+				  .picture = c->kind == SL_CROSSING_PICTURES ? c->shown : sl_shape2(1, c->picture)};
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		const bool crosses = dir < SL_DIR_MID_GRAD || !plan->spec.no_grad[at_tail(dir)];
 
@@ -202,14 +204,61 @@ static void keep_tokens(const struct collector *c, struct sl_crossed *to, const 
 	}
 }
 
+/* Where number i of a kept picture is in a sample: of volumes [H, W, slices, channels] in [D, H, W, channels]. */
+static int64_t place_of(const struct collector *c, int64_t i, int64_t channels)
+{
+	const int64_t n = c->volume.n, plane = c->volume.depth ? c->input / c->volume.depth : 0;
+
+	return plane ? (c->volume.first + i / channels % n) * plane + i / channels / n * channels + i % channels : i;
+}
+
 static void keep_image(const struct collector *c, struct sl_crossed *to, const float *image)
 {
-	const int64_t channels = to->picture.dim[to->picture.ndim - 1];
+	const int64_t all = to->picture.dim[to->picture.ndim - 1], channels = c->volume.depth ? all / c->volume.n : all;
+	const bool plain = c->kind == SL_CROSSING_TABLE || c->setup->conf->data.kind == SL_DATA_VOLUMES;
 
-	for (int64_t i = 0; i < c->picture; i++)
-		to->image[to->n * c->picture + i] = c->kind == SL_CROSSING_TABLE
-							    ? image[i]
-							    : image[i] * c->std[i % channels] + c->mean[i % channels];
+	for (int64_t i = 0; i < c->picture; i++) {
+		const float x = image[place_of(c, i, channels)];
+
+		to->image[to->n * c->picture + i] = plain ? x : x * c->std[i % channels] + c->mean[i % channels];
+	}
+}
+
+/* Brings each channel of volumes from files to [0, 1] by the numbers of `aux`. */
+static void scale_images(const struct collector *c, struct sl_crossed *victim, struct sl_crossed *aux)
+{
+	const int64_t channels = c->picture / (c->shown.dim[1] * c->shown.dim[2] * c->volume.n);
+	struct sl_crossed *const both[] = {aux, victim};
+
+	for (int64_t ch = 0; ch < channels; ch++) {
+		float low = INFINITY, high = -INFINITY;
+
+		for (int64_t i = ch; i < aux->n * c->picture; i += channels) {
+			low = fminf(low, aux->image[i]);
+			high = fmaxf(high, aux->image[i]);
+		}
+		for (int k = 0; k < 2 && high > low; k++)
+			for (int64_t i = ch; both[k] && i < both[k]->n * c->picture; i += channels)
+				both[k]->image[i] = (both[k]->image[i] - low) / (high - low);
+	}
+}
+
+float *sl_crossed_middle(const struct sl_crossed *c, struct sl_shape *shape)
+{
+	const struct sl_crossed_depth *v = &c->volume;
+	const int64_t *dim = c->head.dim, high = dim[1] / v->act, places = high * dim[2];
+	const int64_t from = v->first * v->act / v->depth - 1, to = ((v->first + v->n) * v->act - 1) / v->depth + 1;
+	const int64_t first = from < 0 ? 0 : from, n = (to < v->act ? to + 1 : v->act) - first;
+	float *out = malloc((size_t)(c->n * places * n * dim[3]) * sizeof *out + 1), *at = out;
+
+	*shape = sl_shape4(1, high, dim[2], n * dim[3]);
+	for (int64_t i = 0; i < c->n * places && out; i++)
+		for (int64_t k = 0; k < n; k++, at += dim[3])
+			memcpy(at,
+			       c->act[SL_DIR_HEAD_ACT] +
+				       ((i / places * v->act + first + k) * places + i % places) * dim[3],
+			       (size_t)dim[3] * sizeof *at);
+	return out;
 }
 
 static void keep_mask(const struct sl_crossed *to, const int32_t *label)
@@ -229,7 +278,7 @@ static void keep_sample(const struct collector *c, struct sl_crossed *to, const 
 		    c->row[dir]);
 	}
 	if (to->image)
-		keep_image(c, to, (const float *)b->input[0] + row * c->picture);
+		keep_image(c, to, (const float *)b->input[0] + row * c->input);
 	if (to->mask)
 		keep_mask(to, sl_batch_labels(b) + row * sl_setup_answers(c->setup->conf));
 	to->label[to->n++] = label_of(c, b, row);
@@ -366,15 +415,40 @@ struct sl_shape sl_crossing_masks(const struct sl_setup *setup)
 /* CONFIG: nothing can be measured of what crosses. */
 static enum sl_err check(const struct collector *c, const struct sl_shape *input, struct sl_fail *fail)
 {
+	const struct sl_shape head = sl_plan_cut_shape(c->setup->plan, false, 1);
+
 	if (c->kind == SL_CROSSING_TOKENS && !sl_plan_cut_per_token(c->setup->plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "leak measures text token by token, and at this cut the activation has no row for "
 				   "each token: cut before the layer that joins them");
-	if (c->kind == SL_CROSSING_PICTURES &&
+	if (c->volume.depth && (sl_plan_cut_values(c->setup->plan, false) > 1 || (!c->volume.act && is_map(&head))))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "leak measures volumes where one value goes up, behind a layer that tells how many "
+				   "slices it has: cut behind a convolution, with cut_values: 1");
+	if (c->kind == SL_CROSSING_PICTURES && !c->volume.depth &&
 	    (input->ndim != 4 || (input->dim[3] != MOST_CHANNELS && input->dim[3] != 1)))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "leak measures pictures of one or three channels, tables and texts");
+				   "leak measures pictures of one or three channels, volumes, tables and texts");
 	return SL_OK;
+}
+
+/* Chooses the middle slices of volumes. */
+static void choose_slices(struct collector *c, const struct sl_shape *input)
+{
+	const struct sl_model *m = c->setup->plan->model;
+	const struct sl_graph *head = &c->setup->plan->segment[SL_HEAD].graph;
+	struct sl_crossed_depth *v = &c->volume;
+
+	c->shown = *input;
+	c->input = c->picture;
+	if (c->kind != SL_CROSSING_PICTURES || !m->depth[0] || input->ndim != 4 || input->dim[1] % m->depth[0])
+		return;
+	v->depth = m->depth[0];
+	v->n = v->depth < SL_CROSSED_SLICES ? v->depth : SL_CROSSED_SLICES;
+	v->first = (v->depth - v->n) / 2;
+	v->act = sl_model_slices(head, head->out[0].value, v->depth);
+	c->shown = sl_shape4(1, input->dim[1] / v->depth, input->dim[2], v->n * input->dim[3]);
+	c->picture = sl_shape_row(&c->shown);
 }
 
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
@@ -388,8 +462,10 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	const struct sl_setup *from = sl_setup_input(setup);
 	const struct sl_shape input = g->value[g->in[0].value].shape;
 	struct collector c = {.setup = setup, .kind = sl_crossing_kind(setup), .picture = sl_shape_row(&input)};
-	enum sl_err err = check(&c, &input, fail);
+	enum sl_err err;
 
+	choose_slices(&c, &input);
+	err = check(&c, &input, fail);
 	c.words = sl_crossing_words(setup, &c.picture);
 	for (int mid = 0; mid < 2; mid++)
 		c.joint[mid] = sl_joint_of(setup->plan, mid, c.kind == SL_CROSSING_PICTURES);
@@ -410,6 +486,8 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 		err = open_crossed(text, &c, victims < all ? victims : all, false, most, fail);
 	if (!err)
 		err = collect(&c, some, all, victim, aux, text, fail);
+	if (!err && setup->conf->data.kind == SL_DATA_VOLUMES)
+		scale_images(&c, victim, aux);
 	close_collector(&c);
 	return err;
 }

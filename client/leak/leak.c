@@ -228,8 +228,8 @@ static void found_tokens(struct sl_leak *l, enum sl_attacker which, const int32_
 	    sl_leak_labels_majority(v->label, v->n, l->vocab));
 }
 
-static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, enum sl_dir from,
-			 const void *wanted, const struct sl_leak_options *o, int attacker, int attackers)
+static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const float *act, int64_t n, const void *wanted,
+			 const struct sl_leak_options *o, int attacker, int attackers)
 {
 	const uint64_t began = sl_now_ns();
 	enum sl_err err = SL_OK;
@@ -238,7 +238,7 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 	for (a->steps = 0; a->steps < o->steps && !err; a->steps++) {
 		if (o->minutes > 0 && sl_seconds_since(began) * attackers > o->minutes * 60)
 			break;
-		err = sl_decoder_step(d, aux->act[from], wanted, aux->n, a->steps, &loss);
+		err = sl_decoder_step(d, act, wanted, n, a->steps, &loss);
 		if (o->progress)
 			o->progress(o->arg, attacker * o->steps + a->steps + 1, attackers * o->steps, loss);
 	}
@@ -253,14 +253,14 @@ static enum sl_dir seen_by(enum sl_attacker which)
 					     : SL_DIR_HEAD_ACT;
 }
 
-/* Trains a decoder, and gives its answer to what crossed of the victims. That is NAN if NaN or Inf has crossed. */
+/* Trains a decoder on act [aux->n, spec->act], and gives its answer to `theirs`, which crossed of the victims. That is
+ * NAN if NaN or Inf has crossed. */
 static enum sl_err decode(struct sl_leak *l, enum sl_attacker which, const struct sl_decoder_spec *spec,
-			  const struct sl_crossed *aux, const void *wanted, struct sl_setup *setup,
+			  const float *act, const float *theirs, int64_t n, const void *wanted, struct sl_setup *setup,
 			  const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
 	const int64_t floats = l->victim.n * (spec->classes ? spec->classes : sl_shape_row(&spec->image));
 	const int64_t row = sl_shape_row(&spec->act);
-	const enum sl_dir from = seen_by(which);
 	struct sl_attack *a = &l->attack[which];
 	struct sl_decoder *d = NULL;
 	int before = 0; /* attackers that are done */
@@ -274,11 +274,10 @@ static enum sl_err decode(struct sl_leak *l, enum sl_attacker which, const struc
 	a->guess = malloc((size_t)floats * sizeof *a->guess + 1);
 	if (!a->guess)
 		err = SL_ERR_NOMEM;
-	else if (sl_finite_host(aux->act[from], aux->n * row) &&
-		 sl_finite_host(l->victim.act[from], l->victim.n * row)) {
-		err = train(d, a, aux, from, wanted, o, before, attackers);
+	else if (sl_finite_host(act, n * row) && sl_finite_host(theirs, l->victim.n * row)) {
+		err = train(d, a, act, n, wanted, o, before, attackers);
 		if (!err)
-			err = sl_decoder_apply(d, l->victim.act[from], l->victim.n, a->guess);
+			err = sl_decoder_apply(d, theirs, l->victim.n, a->guess);
 	} else
 		for (int64_t i = 0; i < floats; i++)
 			a->guess[i] = NAN;
@@ -308,13 +307,20 @@ static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struc
 				       .table = l->kind == SL_CROSSING_TABLE,
 				       .seed = setup->plan->spec.seed,
 				       .steps = o->steps};
+	const float *act = aux->act[seen_by(which)], *theirs = l->victim.act[seen_by(which)];
+	float *own[2] = {NULL, NULL};
 	int32_t *number = NULL, *token_of = NULL;
 	enum sl_err err = l->vocab ? number_tokens(aux, l->vocab, &number, &token_of, &spec.classes) : SL_OK;
 
+	if (aux->volume.act && seen_by(which) == SL_DIR_HEAD_ACT) {
+		act = own[0] = sl_crossed_middle(aux, &spec.act);
+		theirs = own[1] = sl_crossed_middle(&l->victim, &spec.act);
+		err = act && theirs ? err : SL_ERR_NOMEM;
+	}
 	if (err)
-		sl_fail_set(fail, err, "no memory for numbers of tokens");
+		sl_fail_set(fail, err, "no memory for what a decoder reads");
 	else
-		err = decode(l, which, &spec, aux,
+		err = decode(l, which, &spec, act, theirs, aux->n,
 			     number  ? (void *)number
 			     : masks ? aux->mask
 				     : aux->image,
@@ -323,6 +329,8 @@ static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struc
 		found_tokens(l, which, token_of, spec.classes);
 	else if (!err && (masks ? found_masks(l) : found_samples(l, which)))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
+	free(own[0]);
+	free(own[1]);
 	free(number);
 	free(token_of);
 	return err;

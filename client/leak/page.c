@@ -184,13 +184,15 @@ static void in_short(FILE *f, const struct sl_leak_figures *figures)
 	fputs("</ul>\n", f);
 }
 
-static void pictures(FILE *f, const uint8_t *sheet, size_t bytes)
+static void pictures(FILE *f, const struct sl_leak *l, const uint8_t *sheet, size_t bytes)
 {
-	fputs("<h2>Pictures</h2>\n<p>Each pair is an original and what <em>informed</em> made of what crossed: the "
-	      "best,\n"
-	      "median and worst ones. They are pictures of your data: hand this page only to people who may see\n"
-	      "them.</p>\n<p><img alt=\"originals and reconstructions\" src=\"data:image/png;base64,",
-	      f);
+	fprintf(f,
+		"<h2>Pictures</h2>\n<p>Each pair is an original and what <em>informed</em> made of what crossed: the "
+		"best,\n"
+		"median and worst ones.%s They are pictures of your data: hand this page only to people who may see\n"
+		"them.</p>\n<p><img alt=\"originals and reconstructions\" src=\"data:image/png;base64,",
+		l->victim.volume.depth ? " Middle slices of a volume lie side by side, of the first sequence alone."
+				       : "");
 	put_base64(f, sheet, bytes);
 	fputs("\"/></p>\n", f);
 }
@@ -207,6 +209,21 @@ static const char limits[] =
 	"<li>The figures hold for these weights. Measure again when they have changed.</li>\n"
 	"<li>The intervals cover the choice of samples alone: not another attacker, other data or another seed.</li>\n"
 	"</ul>\n";
+
+/* What the figures of volumes mean for people. */
+static void volumes(FILE *f, const struct sl_leak *l)
+{
+	if (!l->victim.volume.depth)
+		return;
+	fprintf(f,
+		"<h2>Volumes</h2>\n<p>The attackers reconstructed %d of %d slices, those in the middle, from what "
+		"crossed of them and of their neighbours. SSIM is that of slices.</p>\n"
+		"<p>A head that ends within the first level of a network keeps edges at full resolution, and so "
+		"anatomy. A CT or MRI of a head has the face in it, and a face identifies a person, whatever the file "
+		"is called. Look at the pictures: if they show a face, remove faces before training, or end the head "
+		"behind more strides, or send fewer channels.</p>\n",
+		l->victim.volume.n, l->victim.volume.depth);
+}
 
 static void omitted(FILE *f, const struct sl_leak *l)
 {
@@ -260,10 +277,11 @@ void sl_leak_page(FILE *f, const struct sl_leak *l, const struct sl_setup *s, co
 	fprintf(f, "<p class=\"soft\">Measured by splitc leak on %s</p>\n", date);
 	in_short(f, &l->figures);
 	fputs("<h2>What was tried</h2>\n", f);
-	fprintf(f, intro, kinds[l->kind]);
+	fprintf(f, intro, l->victim.volume.depth ? "slices of volumes and labels" : kinds[l->kind]);
 	figures(f, &l->figures);
+	volumes(f, l);
 	if (sheet)
-		pictures(f, sheet, bytes);
+		pictures(f, l, sheet, bytes);
 	omitted(f, l);
 	measured(f, l, s, report);
 	config(f, report);

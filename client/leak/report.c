@@ -44,12 +44,23 @@ static int choose(int64_t out[THIRDS * OF_EACH], const struct sl_attack *a, int6
 	return THIRDS * each;
 }
 
-/* Puts a picture of one or three channels into a half of `pair` [h, 2·w, RGB]; `half` is where that half begins. */
-static void put_half(float *half, const float *picture, const int64_t *dim)
+/* Slices of a victim that are shown side by side; of pictures 1. */
+static int64_t slices_of(const struct sl_leak *l)
 {
+	return l->victim.volume.depth ? l->victim.volume.n : 1;
+}
+
+/* Puts a picture of one or three channels, or the first channel of a volume's slices, into a half of `pair` [h, 2·w,
+ * RGB]; `half` is where that half begins. */
+static void put_half(float *half, const float *picture, const struct sl_leak *l)
+{
+	const int64_t *dim = l->victim.picture.dim, n = slices_of(l), of_one = dim[3] / n, w = n * dim[2];
+
 	for (int64_t i = 0; i < dim[1] * dim[2]; i++)
-		for (int c = 0; c < RGB; c++)
-			half[(i / dim[2] * 2 * dim[2] + i % dim[2]) * RGB + c] = picture[i * dim[3] + c % dim[3]];
+		for (int64_t s = 0; s < n; s++)
+			for (int c = 0; c < RGB; c++)
+				half[(i / dim[2] * 2 * w + s * dim[2] + i % dim[2]) * RGB + c] =
+					picture[i * dim[3] + s * of_one + (l->victim.volume.depth ? 0 : c % of_one)];
 }
 
 static enum sl_err put_pair(struct sl_sheet *sheet, int at, const struct sl_leak *l, int64_t i, float *pair,
@@ -58,8 +69,8 @@ static enum sl_err put_pair(struct sl_sheet *sheet, int at, const struct sl_leak
 	const int64_t *dim = l->victim.picture.dim, floats = dim[1] * dim[2] * dim[3];
 	char label[32];
 
-	put_half(pair, l->victim.image + i * floats, dim);
-	put_half(pair + dim[2] * RGB, l->attack[0].guess + i * floats, dim);
+	put_half(pair, l->victim.image + i * floats, l);
+	put_half(pair + slices_of(l) * dim[2] * RGB, l->attack[0].guess + i * floats, l);
 	snprintf(label, sizeof label, "%.1f dB", l->attack[0].db[i]);
 	return sl_sheet_put(sheet, at, pair, label, fail);
 }
@@ -69,9 +80,10 @@ static enum sl_err write_sheet(const struct sl_leak *l, const char *path, struct
 	const int64_t *dim = l->victim.picture.dim;
 	int64_t chosen[THIRDS * OF_EACH];
 	const int n = choose(chosen, &l->attack[0], l->victim.n);
-	float *pair = malloc((size_t)(2 * dim[1] * dim[2] * RGB) * sizeof *pair);
+	const int64_t wide = 2 * slices_of(l) * dim[2];
+	float *pair = malloc((size_t)(dim[1] * wide * RGB) * sizeof *pair);
 	struct sl_sheet *sheet = NULL;
-	enum sl_err err = pair ? sl_sheet_open(&sheet, n, (int)dim[1], 2 * (int)dim[2], fail)
+	enum sl_err err = pair ? sl_sheet_open(&sheet, n, (int)dim[1], (int)wide, fail)
 			       : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for pictures");
 
 	for (int i = 0; i < n && !err; i++)
@@ -134,6 +146,8 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 	for (int of = 0; of < SL_LEAK_OFS; of++)
 		json_object_set_new(group_of(root, "in_short"), sl_leak_of_words[of],
 				    json_string(sl_leak_in_short(&l->figures, of, text)));
+	if (l->victim.volume.depth)
+		json_object_set_new(root, "slices", json_integer(l->victim.volume.n));
 	if (l->joint[0])
 		json_object_set_new(root, "values", json_string(l->joint));
 	for (int i = 0; i < SL_LEAK_OMISSIONS; i++)

@@ -207,30 +207,50 @@ static struct sl_init keeping_variance(int64_t terms)
 	return sl_init_normal(sqrt(1.0 / (double)terms));
 }
 
-static int add_conv(struct sl_build *b, const char *name, int value, int out_c, const struct sl_insert_item *it)
-{
-	const struct sl_build_window w = {
-		.out_c = out_c, .k = it->k, .stride = it->stride, .pad = it->pad, .bias = true};
-	const int64_t in_c = sl_build_shape(b, value).dim[3];
-
-	return sl_build_conv_from(b, name, value, w, keeping_variance(in_c * it->k * it->k));
-}
-
-/* Restores the shape before. An output is a sum over about (K/S)² positions of the input. */
-static int add_convt(struct sl_build *b, const char *name, int value, const struct sl_insert_item *it)
-{
-	const int64_t *to = it->before.dim, reach = (it->k + it->stride - 1) / it->stride;
-	const struct sl_build_window w = {
-		.out_c = (int)to[3], .k = it->k, .stride = it->stride, .pad = it->pad, .bias = true};
-	const int64_t in_c = sl_build_shape(b, value).dim[3];
-
-	return sl_build_convt(b, name, value, w, to[1], to[2], keeping_variance(in_c * reach * reach));
-}
-
 static const char *of_part(char out[SL_NAME_MAX], const char *name, const char *part)
 {
 	snprintf(out, SL_NAME_MAX, "%.64s.%s", name, part);
 	return out;
+}
+
+/* Whether a convolution looks along the depth of volumes, too. */
+static bool spans(const struct sl_insert_item *it)
+{
+	return it->slices && (it->k > 1 || it->stride > 1);
+}
+
+static int add_conv(struct sl_build *b, const char *name, int value, int out_c, const struct sl_insert_item *it)
+{
+	const struct sl_window_attr along = {.k = it->k, .stride = it->stride, .pad = it->pad, .dilation = 1};
+	struct sl_build_window w = {.out_c = out_c, .k = it->k, .stride = it->stride, .pad = it->pad, .bias = true};
+	char window[SL_NAME_MAX];
+	int64_t in_c;
+
+	if (spans(it)) {
+		value = sl_build_depth(b, of_part(window, name, "window"), value, it->slices, along);
+		w.slices = it->made;
+	}
+	in_c = sl_build_shape(b, value).dim[3];
+	return sl_build_conv_from(b, name, value, w, keeping_variance(in_c * it->k * it->k));
+}
+
+/* Restores the shape before. An output is a sum over about (K/S)² positions of the input; of volumes (K/S)³. */
+static int add_convt(struct sl_build *b, const char *name, int value, const struct sl_insert_item *it)
+{
+	const int64_t *to = it->before.dim, reach = (it->k + it->stride - 1) / it->stride;
+	const struct sl_window_attr along = {
+		.k = it->k, .stride = it->stride, .pad = it->pad, .dilation = 1, .back = it->slices};
+	struct sl_build_window w = {
+		.out_c = (int)to[3], .k = it->k, .stride = it->stride, .pad = it->pad, .bias = true};
+	const int64_t terms = sl_build_shape(b, value).dim[3] * reach * reach;
+	char window[SL_NAME_MAX];
+
+	if (!spans(it))
+		return sl_build_convt(b, name, value, w, to[1], to[2], keeping_variance(terms));
+	w.out_c *= it->k;
+	w.slices = it->made;
+	value = sl_build_convt(b, name, value, w, to[1] / it->slices, to[2], keeping_variance(terms * reach));
+	return sl_build_depth(b, of_part(window, name, "window"), value, it->made, along);
 }
 
 static bool has_second_pair(const struct sl_insert_item *it)
@@ -275,8 +295,25 @@ static int restore_tokens(const struct sl_insert *insert, const struct sl_insert
 	return sl_build_transpose(b, of_part(second, name, "transpose"), value, 0, insert->most);
 }
 
+/* Notes the slices of an item's input and output. Returns those of its output. */
+static int set_slices(struct sl_insert_item *it, int slices, struct sl_build *b)
+{
+	it->slices = slices > 0 && it->kind == SL_INSERT_CONV ? slices : 0;
+	it->made = slices;
+	if (slices < 0 && it->kind == SL_INSERT_CONV && (it->k > 1 || it->stride > 1))
+		sl_build_refuse(b,
+				"k and s above 1 need the number of slices at the cut, and no layer next to it tells: "
+				"cut behind a convolution, or give conv:%d",
+				it->c);
+	else if (spans(it))
+		it->made = (slices + 2 * it->pad - it->k) / it->stride + 1;
+	return it->made;
+}
+
 int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 {
+	int slices = insert->slices;
+
 	for (int i = 0; i < insert->n && !b->err; i++) {
 		struct sl_insert_item *it = &insert->item[i];
 		char name[SL_NAME_MAX];
@@ -284,6 +321,7 @@ int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 
 		snprintf(name, sizeof name, "%s.%d", insert->key, i);
 		it->before = sl_build_shape(b, value);
+		slices = set_slices(it, slices, b);
 		last = (int)it->before.dim[it->before.ndim - 1];
 		it->decay.full = it->kind == SL_INSERT_DECAY ? last : 0;
 		if (has_second_pair(it))

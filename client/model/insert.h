@@ -4,7 +4,8 @@
  *
  *   conv:C[,k=K][,s=S][,p=P]   K×K convolution to C channels, stride S, padding P (1, 1, 0 where left out), with bias;
  *                              undone by a transposed convolution that restores the exact shape, or by a plain one
- *                              if K = S = 1
+ *                              if K = S = 1. Of volumes K, S and P count along the depth, too: K×K×K. The transposed
+ *                              one then has K biases for a channel, one for each place along the depth
  *   linear:F                   over the last dimension to F features, without bias; both start as (slices of) the
  *                              identity, so that the first F features cross unchanged and the others come back as 0
  *   linear:F,tokens=N          also a second pair of layers, from the tokens of a row to N and back. As with rate2
@@ -44,6 +45,7 @@ struct sl_insert_item {
 	enum sl_insert_kind kind;
 	int c; /* channels or features that cross */
 	int k, stride, pad;
+	int slices, made;       /* CONV of volumes: of its input and output; 0: pictures. Set by sl_insert_build */
 	int tokens;             /* LINEAR: how many of a row cross; 0: there is no second pair */
 	int row_tokens;         /* with a second pair: tokens of a row; set by sl_insert_build */
 	struct sl_decay decay;  /* DECAY; sl_insert_build sets `full` and, with rate2, `tokens` */
@@ -55,6 +57,9 @@ struct sl_insert {
 	const char *key; /* "insert.head" or "insert.tail", for names and errors */
 	/* Tokens of every row, if all are padded to one length; else 0. The caller sets it before sl_insert_build. */
 	int64_t row_tokens;
+	/* Slices of the value at the cut; 0: it is a picture; -1: a volume, of which no layer says how many. The caller
+	 * sets it before sl_insert_build. */
+	int slices;
 	int most; /* `most` of the graph that it is built into (graph.h), for the transpose back */
 	int n;
 	struct sl_insert_item item[SL_INSERT_MAX_ITEMS];

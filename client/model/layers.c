@@ -18,6 +18,16 @@ static int64_t last_of(const struct sl_build *b, int value)
 	return shape.dim[shape.ndim - 1];
 }
 
+/* Makes a layer one of volumes: `tall` channels are those of k slices, and a weight has `rows` times as many. */
+static void of_volumes(struct sl_draft *d, struct sl_made_param *weight, const struct sl_build_window *w, int64_t rows,
+		       int64_t tall)
+{
+	d->node.slices = w->slices;
+	weight->file = sl_shape4(rows, tall / w->k, w->k, (int64_t)w->k * w->k);
+	weight->layout = SL_LAYOUT_OHWI_FROM_OIDHW;
+	weight->channels = w->k;
+}
+
 int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_build_window w, struct sl_init init)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_CONV2D, name, in);
@@ -41,6 +51,8 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 		weight.file = sl_shape4(in_c, 1, w.k, w.k);
 		weight.layout = SL_LAYOUT_HWC_FROM_C1HW;
 	}
+	if (w.slices)
+		of_volumes(&d, &weight, &w, out_c, per);
 	sl_draft_param(b, &d, &weight);
 	if (w.bias)
 		sl_draft_param(
@@ -62,20 +74,31 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 	struct sl_draft d = sl_draft_begin(b, SL_OP_CONVT2D, name, in);
 	const int64_t in_c = last_of(b, in);
 	const int stride = w.stride ? w.stride : 1;
+	struct sl_made_param weight = {.suffix = ".weight",
+				       .shape = sl_shape4(in_c, w.k, w.k, w.out_c),
+				       .init = init,
+				       .file = sl_shape4(in_c, w.out_c, w.k, w.k),
+				       .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 
 	d.node.u.convt.stride = stride;
 	d.node.u.convt.pad = w.pad;
 	d.node.u.convt.groups = 1;
 	d.node.u.convt.out_pad_h = (int)((height + 2 * w.pad - w.k) % stride);
 	d.node.u.convt.out_pad_w = (int)((width + 2 * w.pad - w.k) % stride);
-	sl_draft_param(b, &d,
-		       &(struct sl_made_param){.suffix = ".weight",
-					       .shape = sl_shape4(in_c, w.k, w.k, w.out_c),
-					       .init = init,
-					       .file = sl_shape4(in_c, w.out_c, w.k, w.k),
-					       .layout = SL_LAYOUT_OHWI_FROM_OIHW});
+	if (w.slices)
+		of_volumes(&d, &weight, &w, in_c, w.out_c);
+	sl_draft_param(b, &d, &weight);
 	if (w.bias)
 		add_vector(b, &d, ".bias", w.out_c, SL_INIT_ZERO, SL_LEARNS);
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_depth(struct sl_build *b, const char *name, int in, int slices, struct sl_window_attr attr)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_WINDOW, name, in);
+
+	d.node.slices = slices;
+	d.node.u.window = attr;
 	return sl_draft_finish(b, &d);
 }
 

@@ -101,6 +101,14 @@ static void read_tokens(struct network *n)
 		t->end[t->n_end++] = token_of(json_array_get(end, i), t->vocab);
 }
 
+/* Slices of the input, or with `which` 1 of the output, which the note has of volumes. */
+static int depth_of(const struct network *n, size_t which)
+{
+	const json_int_t d = json_integer_value(json_array_get(json_object_get(n->about, "depth"), which));
+
+	return d > 0 && d <= INT_MAX ? (int)d : 0;
+}
+
 static bool read_sizes(struct network *n, int input)
 {
 	const struct sl_shape *in = &n->graph.value[input].shape, *to = &logits_of(&n->graph)->shape;
@@ -119,7 +127,8 @@ static bool read_sizes(struct network *n, int input)
 	else if (in->ndim == 2)
 		s->features = s->channels = (int)in->dim[1];
 	else
-		s->height = (int)in->dim[1], s->width = (int)in->dim[2], s->channels = (int)in->dim[3];
+		s->height = (int)in->dim[1], s->width = (int)in->dim[2], s->channels = (int)in->dim[3],
+		s->depth = depth_of(n, 0);
 	return s->vocab <= SL_MODEL_MAX_VOCAB;
 }
 
@@ -311,14 +320,6 @@ static void copy_node(struct sl_build *b, const struct network *n, const struct 
 		copy_param(b, n, &d, &g->param[g->link[node->param + i]]);
 	b->param_name = NULL;
 	(void)sl_draft_finish(b, &d);
-}
-
-/* Slices of the input, or with `which` 1 of the output, which the note has of volumes. */
-static int depth_of(const struct network *n, size_t which)
-{
-	const json_int_t d = json_integer_value(json_array_get(json_object_get(n->about, "depth"), which));
-
-	return d > 0 && d <= INT_MAX ? (int)d : 0;
 }
 
 /* The units that the note lists, [[name, first node], …], or else one for each layer. */

@@ -61,6 +61,7 @@ enum sl_err sl_model_takes_of(struct sl_model_takes *out, const struct sl_model_
 /* Sizes of input and output as a network's file declares them: a config need not give these. */
 struct sl_model_sizes {
 	int height, width; /* of images; 0: any */
+	int depth;         /* of volumes, whose slices lie one below the other in `height`; else 0 */
 	int classes;
 	int channels; /* of images and signals; of other rows their features */
 	int features; /* numbers in a row, or in all channels of a signal; 0: the input is images or tokens */

@@ -349,6 +349,14 @@ static enum sl_err check_several(const struct sl_cut *cut, const struct sl_split
 		       : sl_fail_at(fail, "train.loss", SL_ERR_CONFIG, "there is no insert that could learn");
 }
 
+/* See struct sl_insert. */
+static int slices_at(const struct sl_model *m, int value)
+{
+	const int n = sl_model_slices(&m->graph, value, m->depth[0]);
+
+	return m->depth[0] && !n ? -1 : n;
+}
+
 static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_cut_spec *c = &spec->cut;
@@ -370,6 +378,10 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
 	s->loss = spec->loss;
 	insert[0].row_tokens = insert[1].row_tokens = spec->model.whole_rows;
+	if (!err) {
+		insert[0].slices = slices_at(s->model, s->cut.head_value);
+		insert[1].slices = slices_at(s->model, s->cut.tail_value);
+	}
 	if (!err)
 		err = spec->loss == SL_LOSS_LABELS
 			      ? split_model(s->part, s->model, &s->cut, insert, fail)

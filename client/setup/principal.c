@@ -13,25 +13,37 @@ enum { SAMPLES = 512, MOST = 4096 }; /* that are looked at; most numbers of a wi
 struct windows {
 	struct sl_insert_item item;
 	int channels, size;   /* of the activation; numbers of a window */
+	int slices, deep;     /* of the activation and of a window; of pictures 1 */
 	float *window, *mean; /* [size] */
 	struct sl_principal *found;
 };
 
-/* Adds the windows of x [rows, H, W, C] that lie wholly inside. */
+/* Copies the window whose first pixel is `from`, of slices of `high` rows of `wide` pixels: [k, k, deep, channels]. */
+static void copy_window(const struct windows *w, const float *from, int64_t high, int64_t wide)
+{
+	const int64_t k = w->item.k, c = w->channels;
+	float *to = w->window;
+
+	for (int64_t i = 0; i < k * k; i++)
+		for (int64_t z = 0; z < w->deep; z++, to += c)
+			memcpy(to, from + ((z * high + i / k) * wide + i % k) * c, (size_t)c * sizeof *to);
+}
+
+/* Adds the windows of x [rows, slices·H, W, C] that lie wholly inside. */
 static void add_windows(const struct windows *w, const struct sl_tensor *x)
 {
-	const int64_t *dim = x->shape.dim, k = w->item.k, run = k * w->channels;
+	const int64_t *dim = x->shape.dim, k = w->item.k, high = dim[1] / w->slices, wide = dim[2];
 	const float *from = x->data;
 
 	for (int64_t n = 0; n < dim[0]; n++)
-		for (int64_t y = 0; y + k <= dim[1]; y += k)
-			for (int64_t at = 0; at + k <= dim[2]; at += k) {
-				for (int64_t i = 0; i < k; i++)
-					memcpy(w->window + i * run,
-					       from + ((n * dim[1] + y + i) * dim[2] + at) * w->channels,
-					       (size_t)run * sizeof *from);
-				sl_principal_add(w->found, w->window);
-			}
+		for (int64_t z = 0; z + w->deep <= w->slices; z += w->deep)
+			for (int64_t y = 0; y + k <= high; y += k)
+				for (int64_t at = 0; at + k <= wide; at += k) {
+					const int64_t row = (n * w->slices + z) * high + y;
+
+					copy_window(w, from + (row * wide + at) * w->channels, high, wide);
+					sl_principal_add(w->found, w->window);
+				}
 }
 
 /* Adds the head's activations of SAMPLES training samples, as a first step computes them. */
@@ -82,7 +94,8 @@ static enum sl_err look_at_samples(const struct windows *w, struct sl_setup *s, 
 	return err;
 }
 
-/* Makes the mean the same at all places of a window, since a channel has only one bias. */
+/* Makes the mean the same at all places of a window, since a channel has only one bias; or as many equal ones as a
+ * window is deep. */
 static void centre(const struct windows *w, float *bias)
 {
 	const int places = w->size / w->channels;
@@ -93,7 +106,8 @@ static void centre(const struct windows *w, float *bias)
 
 		for (int i = 0; i < places; i++)
 			sum += (double)w->mean[i * w->channels + c];
-		bias[c] = (float)(sum / places);
+		for (int z = 0; z < w->deep; z++)
+			bias[z * w->channels + c] = (float)(sum / places);
 		for (int i = 0; i < places; i++)
 			w->mean[i * w->channels + c] = bias[c];
 	}
@@ -158,6 +172,7 @@ static enum sl_err begin_from(struct windows *w, struct sl_setup *s, struct sl_f
 enum sl_err sl_setup_principal(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_shape cut = sl_plan_cut_shape(s->plan, false, 1);
+	const struct sl_model *m = s->plan->model;
 	struct sl_insert insert = {.n = 0};
 	struct windows w = {.channels = (int)cut.dim[3]};
 	enum sl_err err = SL_OK;
@@ -167,9 +182,12 @@ enum sl_err sl_setup_principal(struct sl_setup *s, struct sl_fail *fail)
 	w.item = insert.item[0];
 	if (err || insert.n != 1 || w.item.kind != SL_INSERT_CONV || w.item.k != w.item.stride || w.item.pad)
 		return err;
-	if (cut.dim[3] * w.item.k * w.item.k > MOST || cut.dim[3] * w.item.k * w.item.k <= w.item.c)
+	w.slices = sl_model_slices(&m->graph, s->plan->cut.head_value, m->depth[0]);
+	w.deep = w.slices ? w.item.k : 1;
+	w.slices = w.slices ? w.slices : 1;
+	if (cut.dim[3] * w.item.k * w.item.k * w.deep > MOST || cut.dim[3] * w.item.k * w.item.k * w.deep <= w.item.c)
 		return SL_OK;
-	w.size = w.channels * w.item.k * w.item.k;
+	w.size = w.channels * w.item.k * w.item.k * w.deep;
 	err = begin_from(&w, s, fail);
 	sl_principal_close(w.found);
 	free(w.window);

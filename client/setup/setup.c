@@ -65,7 +65,8 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
 						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
-		if (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK)
+		if (sl_setup_check_slices(s, dir, mid, &why) != SL_OK ||
+		    (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK))
 			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 	}
 	return SL_OK;
@@ -233,7 +234,7 @@ static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
 {
 	spec->loss = loss < SL_CONF_MSE ? (enum sl_split_loss)loss : SL_LOSS_LABELS;
 	spec->numbers = loss == SL_CONF_L1 ? SL_MSE_L1 : loss == SL_CONF_HUBER ? SL_MSE_HUBER : SL_MSE_SQUARE;
-	spec->pixels = loss == SL_CONF_DICE ? SL_XENT_DICE : loss == SL_CONF_DICE_CE ? SL_XENT_BOTH : SL_XENT_ENTROPY;
+	spec->pixels = loss < SL_CONF_DICE ? SL_XENT_ENTROPY : SL_XENT_DICE + (int)(loss - SL_CONF_DICE);
 }
 
 /* Layers that get adapters: those of the config, or else the usual ones. */

@@ -225,6 +225,9 @@ enum sl_err sl_setup_centre(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CH
 /* setup_cut.c: checks error feedback on the tensors of a whole chunk. */
 enum sl_err sl_setup_try_feedback(const struct sl_setup *setup, enum sl_dir dir, bool mid,
 				  struct sl_fail *fail) SL_MUST_CHECK;
+/* setup_cut.c: CONFIG if a stage of the codec works on rows across the border of two slices of volumes. */
+enum sl_err sl_setup_check_slices(const struct sl_setup *setup, enum sl_dir dir, bool mid,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 /* Logs where another cut would be better: the head has most multiplications, or a skip could stay at home. */
 void sl_setup_advise_cut(const struct sl_setup *setup);
 /* setup_head_cache.c: makes room for activations of training samples that client and server keep. sl_setup_data calls

@@ -461,7 +461,7 @@ static enum sl_err check_part(struct sl_setup *s, enum sl_split split, int64_t *
 	struct names name;
 	const struct sl_set_spec spec = data_spec(s, split, &name);
 	const struct sl_source *source = sl_source_find(spec.source);
-	const bool unread = s->set[split].source || !source || (source->check && !spec.parts);
+	const bool unread = s->set[split].source || !source || (source->check && (!spec.parts || source->checks_parts));
 	struct sl_set set;
 	enum sl_err err = unread ? check_unread(s, split, &set, fail) : sl_setup_split(s, split, fail);
 

@@ -122,6 +122,25 @@ void sl_setup_steps(struct sl_conf_list *out, const struct sl_conf_client *c, en
 			strcpy(out->item[out->n++], find_step(other, colours[k]));
 }
 
+/* CONFIG: the network has volumes, and a step would work on rows across the border of two slices. */
+static enum sl_err check_slices(const struct sl_setup *s, enum sl_split split, const struct sl_conf_list *list,
+				struct sl_fail *fail)
+{
+	static const char *const across[] = {"RandomCrop",     "RandomResizedCrop", "RandomVerticalFlip",
+					     "RandomRotation", "RandomAffine",      "RandAugment"};
+
+	for (int i = 0; s->plan && s->plan->model->depth[0] && i < list->n; i++)
+		for (size_t k = 0; k < sizeof across / sizeof across[0]; k++)
+			if (strstr(list->item[i], across[k]))
+				return sl_conf_client_fail(
+					s->conf, keys[split], fail,
+					"%s would mix or turn the slices of volumes, which lie one below the other: "
+					"give Resize((%d, %d)), and of other steps RandomHorizontalFlip, ColorJitter "
+					"and Normalize",
+					across[k], s->conf->model.image.h, s->conf->model.image.w);
+	return SL_OK;
+}
+
 static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split, struct sl_transform **out,
 				  struct sl_fail *fail)
 {
@@ -131,6 +150,8 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 	struct sl_fail why;
 
 	sl_setup_steps(&list, c, split);
+	if (check_slices(s, split, &list, fail) != SL_OK)
+		return fail->code;
 	if (sl_transform_open(out,
 			      &(struct sl_transform_spec){
 				      .step = (const char(*)[SL_CONF_TEXT])list.item,

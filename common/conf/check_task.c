@@ -78,11 +78,12 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		 "a class for each pixel needs a network that gives one: name its file in "
 		 "model.network"},
 		{!sl_conf_learns_labels(c) || is_of_numbers(c->train.loss), "train.loss",
-		 "a class for each pixel has the loss of its masks alone: labels, dice or dice_ce"},
-		{weighted && c->train.loss == SL_CONF_DICE, "train.class_weights",
-		 "they count in cross-entropy: give train.loss: dice_ce or labels"},
-		{c->agreed.share.group[0] && c->agreed.share.mode != SL_SHARE_VERTICAL, "share.group",
-		 "a group cannot learn a class for each pixel: no member knows how many pixels of the others count"},
+		 "a class for each pixel has the loss of its masks alone: labels, dice or dice_ce, or these with "
+		 "foreground_ in front"},
+		{weighted && (c->train.loss == SL_CONF_DICE || c->train.loss == SL_CONF_FOREGROUND_DICE),
+		 "train.class_weights", "they count in cross-entropy: give train.loss: dice_ce or labels"},
+		{c->agreed.share.group[0] && c->agreed.share.mode == SL_SHARE_SYNC, "share.mode",
+		 "members of a sync step do not know how many pixels of the others count: give serial or rounds"},
 		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
 		 "a picture has pixels of several classes: leave this key out"},
 		{c->data.exif, "data.exif",

@@ -121,7 +121,9 @@ enum sl_conf_loss {
 	SL_CONF_L1,
 	SL_CONF_HUBER,
 	SL_CONF_DICE, /* these are losses of pixels */
-	SL_CONF_DICE_CE
+	SL_CONF_DICE_CE,
+	SL_CONF_FOREGROUND_DICE,
+	SL_CONF_FOREGROUND_DICE_CE
 };
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };

@@ -86,9 +86,10 @@ const char *sl_conf_check_volumes(const struct sl_conf_client *c, char why[SL_CO
 	if (c->model.task != SL_CONF_PIXELS && !c->model.network[0]) /* else the file may say the task */
 		return sl_conf_say(why, "model.task",
 				   "volumes have masks: give pixels, and a network of volumes in model.network");
-	if (c->data.also.n || c->also || c->agreed.share.group[0])
-		return sl_conf_say(why, c->agreed.share.group[0] ? "share.group" : "data.also",
-				   "volumes are the only data of a run without a group; leave this key out");
+	if (c->data.also.n || c->also || sl_agreed_is_vertical(&c->agreed))
+		return sl_conf_say(why, sl_agreed_is_vertical(&c->agreed) ? "share.mode" : "data.also",
+				   "volumes are the only data of a run, and a member has both them and their masks; "
+				   "leave this key out");
 	if (!sl_conf_three(&c->data.patch, 1, SL_CONF_MAX_PATCH, true, never))
 		return sl_conf_say(why, "data.patch",
 				   "volumes need three whole numbers from 1 to %d, depth, height and width, such as "

@@ -105,6 +105,53 @@ int sl_model_input(const struct sl_graph *g, const char *name)
 	return -1;
 }
 
+/* The slices that a node with `slices` makes. */
+static int made_slices(const struct sl_graph *g, const struct sl_node *n)
+{
+	const int64_t in_h = g->value[g->link[n->in]].shape.dim[1], out_h = g->value[n->out].shape.dim[1];
+
+	if (n->kind == SL_OP_WINDOW)
+		return (int)(out_h / (in_h / n->slices));
+	return n->kind == SL_OP_RESAMPLE && n->u.resample.axis == 0 ? n->u.resample.size : n->slices;
+}
+
+/* An input of the node that has the plane and the slices of its output; -1: there is none. */
+static int alike(const struct sl_graph *g, const struct sl_node *n)
+{
+	const int64_t *out = g->value[n->out].shape.dim;
+
+	for (int i = 0; i < n->n_in && n->kind != SL_OP_PERMUTE; i++) {
+		const struct sl_shape *in = &g->value[g->link[n->in + i]].shape;
+
+		if (in->ndim == 4 && in->dim[1] == out[1] && in->dim[2] == out[2])
+			return g->link[n->in + i];
+	}
+	return -1;
+}
+
+int sl_model_slices(const struct sl_graph *g, int value, int depth)
+{
+	const struct sl_shape *shape = &g->value[value].shape;
+
+	if (!depth || shape->ndim != 4)
+		return 0;
+	for (int at = value; at >= 0; at = alike(g, &g->node[g->value[at].maker])) {
+		const int maker = g->value[at].maker;
+
+		if (maker >= 0 && g->node[maker].slices)
+			return made_slices(g, &g->node[maker]);
+		if (maker < 0) {
+			if (at == g->in[0].value && shape->dim[1] % depth == 0)
+				return depth;
+			break;
+		}
+	}
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].slices && g->link[g->node[i].in] == value)
+			return g->node[i].slices;
+	return 0;
+}
+
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape input, const struct sl_learn_task *task,
 			  int classes, struct sl_fail *fail)
 {

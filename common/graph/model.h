@@ -71,6 +71,9 @@ struct sl_model {
 void sl_model_close(struct sl_model *model); /* NULL is fine */
 /* The number of a network's input, or of the inputs of its head, by name; -1: there is none. */
 int sl_model_input(const struct sl_graph *graph, const char *name);
+/* How many slices a value of a network or a part of it has. `depth`: those of its first input; 0: it has pictures. 0:
+ * the value is no volume, or neither the nodes before it nor those that read it tell. */
+int sl_model_slices(const struct sl_graph *graph, int value, int depth);
 
 /* Builds a network, or the layers of an insert. Each sl_build_* function for a layer appends nodes and returns their
  * output value. The first failure is kept in *fail; later calls do nothing and return -1, so callers need no checks. */
@@ -109,14 +112,20 @@ struct sl_build_window {
 	bool bias;
 	struct sl_init bias_init; /* left out: zeros */
 	int groups;               /* 0 means 1 */
+	/* Of volumes: D. The layer computes D slices, each by itself. For a convolution of volumes its input is what
+	 * sl_build_depth makes, of k slices; for a transposed one its output is what goes to sl_build_depth, and out_c
+	 * is k times the channels. Files have the weight as PyTorch does, [O, I, k, k, k]. 0: pictures. */
+	int slices;
 };
 /* The weight starts from `init`; sl_build_conv does as torchvision's MobileNetV2: normal, std = sqrt(2 / fan_out). */
 int sl_build_conv(struct sl_build *b, const char *name, int in, struct sl_build_window w);
 int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_build_window w, struct sl_init init);
-/* A transposed convolution whose output is [height,width,out_c]: it restores the shape from which a convolution with
- * window `w` made `in`. */
+/* A transposed convolution whose output is [height,width,out_c], of volumes for each slice: it restores the shape from
+ * which a convolution with window `w` made `in`. */
 int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build_window w, int64_t height,
 		   int64_t width, struct sl_init init);
+/* Puts neighbouring slices of volumes of `slices` side by side, or sums them up again (op.h). */
+int sl_build_depth(struct sl_build *b, const char *name, int in, int slices, struct sl_window_attr attr);
 int sl_build_bn(struct sl_build *b, const char *name, int in);
 int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* initial weight */
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);

@@ -365,6 +365,8 @@ static enum sl_err infer_xent(struct sl_op *op, struct sl_fail *fail)
 
 	if (in->ndim < 2 || in->dim[in->ndim - 1] != op->u.xent.classes)
 		return misfit(op, fail, "logits [N,K] or [N,H,W,K] with a column per class");
+	if (op->u.xent.classes <= sl_xent_first(op->u.xent.fn))
+		return misfit(op, fail, "logits of two classes or more for Dice without the first");
 	op->out_shape = sl_shape1(1);
 	return SL_OK;
 }

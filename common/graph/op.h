@@ -102,8 +102,22 @@ enum sl_xent_fn {
 	SL_XENT_ENTROPY, /* cross-entropy */
 	SL_XENT_DICE,    /* soft Dice, for logits [N,H,W,K] */
 	SL_XENT_BOTH,    /* their sum */
+	/* The same where Dice leaves class 0 out, as with include_background=False and nnU-Net's do_bg=False. */
+	SL_XENT_FOREGROUND,
+	SL_XENT_FOREGROUND_BOTH,
 	SL_XENT_COUNT
 };
+
+static inline bool sl_xent_has_entropy(int fn)
+{
+	return fn == SL_XENT_ENTROPY || fn == SL_XENT_BOTH || fn == SL_XENT_FOREGROUND_BOTH;
+}
+
+/* The first class that counts in Dice. */
+static inline int sl_xent_first(int fn)
+{
+	return fn >= SL_XENT_FOREGROUND;
+}
 
 struct sl_xent_attr {
 	int classes;

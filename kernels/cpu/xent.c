@@ -291,9 +291,10 @@ static void add_parts(void *arg, int64_t i, int worker)
 {
 	const struct job *j = arg;
 	struct dice *sum = j->dice + i * j->classes;
+	const int from = sl_xent_first(j->call->op->u.xent.fn);
 	double mean = 0;
 
-	for (int k = 0; k < j->classes; k++) {
+	for (int k = from; k < j->classes; k++) {
 		sum[k] = block_at(j, i * j->blocks).of[k];
 		for (int64_t block = 1; block < j->blocks; block++) {
 			const struct dice *of = block_at(j, i * j->blocks + block).of;
@@ -301,7 +302,7 @@ static void add_parts(void *arg, int64_t i, int worker)
 			sum[k].a += of[k].a;
 			sum[k].b += of[k].b;
 		}
-		mean += sum[k].a / sum[k].b / j->classes;
+		mean += sum[k].a / sum[k].b / (j->classes - from);
 	}
 	sum->d = 1 - mean;
 }
@@ -309,10 +310,13 @@ static void add_parts(void *arg, int64_t i, int worker)
 /* Sets d [K] of a pixel whose softmax is p [K] to rule.dice times the gradient of D at its logits. */
 static void slope(const struct job *j, const struct dice *sum, struct dice *of, const float *p, int label)
 {
+	const int from = sl_xent_first(j->call->op->u.xent.fn);
 	double mean = 0;
 
-	for (int k = 0; k < j->classes; k++) {
-		of[k].d = (sum[k].a / sum[k].b - 2 * (k == label)) / sum[k].b / j->classes;
+	for (int k = 0; k < from; k++)
+		of[k].d = 0;
+	for (int k = from; k < j->classes; k++) {
+		of[k].d = (sum[k].a / sum[k].b - 2 * (k == label)) / sum[k].b / (j->classes - from);
 		mean += (double)p[k] * of[k].d;
 	}
 	for (int k = 0; k < j->classes; k++)
@@ -324,7 +328,7 @@ static void slopes(void *arg, int64_t task, int worker)
 	const struct job *j = arg;
 	const struct block b = block_at(j, task);
 	const struct dice *sum = j->dice + b.picture * j->classes;
-	const bool both = j->call->op->u.xent.fn == SL_XENT_BOTH;
+	const bool both = sl_xent_has_entropy(j->call->op->u.xent.fn);
 
 	for (int64_t n = b.first; n < b.end; n++) {
 		float *g = j->grad + n * j->classes;

@@ -123,7 +123,6 @@ class RemoteModule(checks.Checks, nn.Module):
             own = not isinstance(optimizer, dict)
             self._groups, self._beside = Groups(optimizer, module, self._added) if own else None, None
             rates, self._lr = settings(optimizer, self._groups and self._groups.held()[0])
-            codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             if seed is None and resume is None:  # a token has its own
                 seed = torch.initial_seed() % (1 << 53)
             self._conf = {"server": server, "train.batch": self._shape[0], "train.chunks": chunks, "calls": calls,
@@ -131,7 +130,7 @@ class RemoteModule(checks.Checks, nn.Module):
                           **({"tokens.row": self._shape[1], "tokens.chunk": self._shape[1] * -(-self._shape[0] // chunks)} if lengths else {}),
                           "train.precision": precision, "input_grad": any(self._input_grads), "keep_every": keep_every,
                           "wait_s": 0 if wait_s is None else wait_s, **rates, **(self._groups.rules if own else {}),
-                          **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
+                          **{f"codec.{k}": v for k, v in checks.codecs(codec, shapes).items()}, **conf}
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
             self._set_graph(*graph)

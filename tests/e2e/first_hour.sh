@@ -144,7 +144,7 @@ done <<-'CASES'
 	titanic|78|which column is the label? Give --set data.label=NAME with one of: PassengerId, Survived, Sex
 	imdb|78|texts need a network: --model huggingface:FOLDER
 	reviews.jsonl|78|texts need a network: --model huggingface:FOLDER
-	scans|78|pictures with masks need a network that gives a class for each pixel: --model network:FILE
+	scans|78|masks need a network that gives a class for each pixel or voxel: --model network:FILE
 	flat|65|found 3 pictures such as
 	empty|65|found nothing
 	undivided|65|With masks the pictures lie in train and val

@@ -240,7 +240,7 @@ done <<-'CASES'
 	--model|my.onnx|--model: convert the file once, by `python3 -m split.onnx my.onnx net.safetensors`
 	--model|onnx:its/my.onnx|by `python3 -m split.onnx its/my.onnx net.safetensors` (docs/howto-onnx.md), and name net.safetensors as model.network
 	--data||dir
-	--data|zip:photos|there is no kind "zip"; known: cifar10, cifar100, images, webdataset, csv, cola
+	--data|zip:photos|there is no kind "zip"; known: cifar10, cifar100, images, webdataset, volumes, csv, cola
 	--data|cola:glue|texts need a network: --model huggingface:FOLDER
 CASES
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:nowhere

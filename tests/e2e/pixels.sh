@@ -33,10 +33,10 @@ live same "$tmp/weighted/log.jsonl" "$tmp/photos/weighted.json"
 client resized "$tmp/torch.yaml" --local --set model.network="$tmp/photos/resized.safetensors" --set head_end=down1 --set tail_begin=Resize ||
 	fail "resized: $(tail -n 2 "$tmp/resized.log")"
 live same "$tmp/resized/log.jsonl" "$tmp/photos/resized.json"
-for loss in dice dice_ce; do
+for loss in dice dice_ce foreground_dice foreground_dice_ce; do
 	for chunks in 1 4; do
 		lr=1 weights=none
-		[ $loss = dice ] || lr=0.1 weights=0.5,1,2
+		[ "${loss%dice}" != "$loss" ] || lr=0.1 weights=0.5,1,2
 		client $loss-$chunks "$tmp/torch.yaml" --local --set model.network="$tmp/photos/plain.safetensors" --set train.loss=$loss \
 			--set train.chunks=$chunks --set train.class_weights=$weights --set head_end=down1 \
 			--set train.optimizer.lr=$lr || fail "$loss: $(tail -n 2 "$tmp/$loss-$chunks.log")"
@@ -90,7 +90,7 @@ refused() {
 	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
 }
 refused 78 'pixels are of data.kind: images' --set data.kind=webdataset
-refused 78 'a group cannot learn a class for each pixel' --set share.group=g
+refused 78 'members of a sync step do not know how many pixels of the others count: give serial or rounds' --set share.group=g
 refused 78 'of pixels they are a list with a number for each class' --set train.class_weights=balanced
 refused 78 'they count in cross-entropy: give train.loss: dice_ce or labels' --set train.loss=dice --set train.class_weights=1,2,3
 refused 78 'the loss of its masks alone: labels, dice or dice_ce' --set train.loss=huber

@@ -5,6 +5,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
 python=${PYTHON:-/usr/bin/python3}
 library=$PWD/$BUILD/libsplit.so.0
 "$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
@@ -31,6 +32,11 @@ config mri mri
 "$SPLITC" train "$tmp/ct.yaml" --check-config --set log.dir="$tmp/check" >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
 grep -qF 'ok, 36 steps on 24 samples, 24 samples to evaluate with' "$tmp/out" || fail "check: $(cat "$tmp/out")"
 [ ! -e "$tmp/cache-ct" ] || fail '--check-config has prepared volumes'
+grep -qE '^patch +[0-9.]+ m?s of this host' "$tmp/out" && grep -qE '^ +[0-9.]+ kB cross in all four directions; [0-9.]+ .B for a case and epoch$' "$tmp/out" || fail "check: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/ct.yaml" --check-config --json --set log.dir="$tmp/check" >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
+jq -e '.patch | (2 * 4 * (8 * 16 * 16 * 16 + 16 * 8 * 8 * 8)) as $payload | .bytes > $payload and .bytes < 1.001 * $payload and .case_bytes == 4 * .bytes and .seconds > 0 and .gflop_s > 0' "$tmp/out" >"$tmp/jq" || fail "check: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/ct.yaml" --check-config --set log.dir="$tmp/check" --set data.split.train=0.5 --set data.split.val=0.5 >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
+[ ! -e "$tmp/cache-ct" ] || fail '--check-config with data.split has prepared volumes'
 as_local linked local 36 "$tmp/ct.yaml"
 [ "$(grep -c 'INFO prepare: ' "$tmp/local.log")" = 2 ] && ! grep -q prepare "$tmp/linked.log" || fail "prepared: $(grep prepare "$tmp/local.log" "$tmp/linked.log")"
 live prepared "$tmp/ct" "$tmp/cache-ct" -100 250 1.5 1.5 1.5
@@ -81,9 +87,44 @@ refused 78 'is of volumes: data.kind: volumes' --set data.kind=images --set 'dat
 refused 78 'data with 4 channels would fit' --set model.network="$tmp/mri.safetensors"
 refused 78 'volumes have masks, and this network gives one class for all voxels' --set model.network="$tmp/one.safetensors" --set model.task=classes \
 	--set head_end= --set tail_begin= --set train.loss=labels --set data.label=label
+refused 78 'members of a sync step do not know how many pixels' --set share.group=g
 refused 78 'without log.dir' --set data.cache= --set log.dir= --set train.checkpoint_every=0
 refused 78 'belongs to data.kind: volumes' --set data.kind=images --set data.transforms= --set data.spacing=1,1,1
 mkdir -p "$tmp/scans/train"
 touch "$tmp/scans/train/1.dcm"
 refused 65 'dcm2niix' --set data.dir="$tmp/scans"
+# Two members, each with its own cases, take turns or train rounds.
+for k in 0 1; do
+	mkdir -p "$tmp/site$k/masks"
+	cp -r "$tmp/ct/train" "$tmp/ct/test" "$tmp/site$k"
+	cp -r "$tmp/ct/masks/train" "$tmp/ct/masks/test" "$tmp/site$k/masks"
+	rm "$tmp/site$k"/train/case$((1 - k)).* "$tmp/site$k"/train/case$((3 - k)).* "$tmp/site$k"/train/case$((5 - k)).*
+done
+for mode in serial rounds; do
+	group $mode "$tmp/ct.yaml" 2 share.mode=$mode data.dir="$tmp/site%m" data.cache=
+	jq -ne "$(dice $mode/member-0) > 0.3" >"$tmp/out" || fail "$mode: dice $(dice $mode/member-0)"
+done
+
+# What leaks is measured on slices: of files of one sequence and of four.
+leak() { # NAME ARGUMENT…
+	"$SPLITC" leak "$tmp/$1.yaml" --out "$tmp/leak-$1" --set log.dir="$tmp/none" --set data.test_limit=0 "${@:2}" >"$tmp/leak.log" 2>&1 || fail "leak $1: $(cat "$tmp/leak.log")"
+	jq -e '.slices == 3 and .pictures >= 8 and .informed.psnr_db.value > .informed.psnr_db.chance and .informed.ssim.value > .informed.ssim.chance' "$tmp/leak-$1/leak.json" >"$tmp/out" ||
+		fail "leak $1: $(cat "$tmp/leak-$1/leak.json")"
+	grep -q 'reconstructed 3 of 16 slices' "$tmp/leak-$1/leak.html" && grep -q 'a face identifies a person' "$tmp/leak-$1/leak.html" || fail "the page of leak $1"
+	/usr/bin/python3 tests/golden/leak_page.py "$tmp/leak-$1" 'Middle slices of a volume lie side by side' || fail "the page of leak $1"
+}
+leak ct --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine"
+leak mri --steps 150 --set data.spacing=0.75,0.75,0.75 --set data.cache="$tmp/fine" --set head_end=e1
+
+# A config from the folder: its patch, spacing and intensity.
+(cd "$tmp" && "$SPLITC" init new.yaml --data "$tmp/ct" --model "$tmp/ct.safetensors" --cut e0,u0 --server "$endpoint") >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
+grep -q 'The data are volumes with masks (volumes).' "$tmp/out" && grep -q 'a guess from one of them' "$tmp/out" || fail "init: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/new.yaml" --print-config >"$tmp/out" 2>"$tmp/print.log" || fail "init: $(cat "$tmp/print.log")"
+for says in 'patch: \["16", "16", "16"\]' 'intensity: "ct:-200,300"' 'task: pixels' 'loss: dice_ce' 'spacing: \["2.5", "1.5", "1.5"\]'; do grep -qE "$says" "$tmp/out" || fail "init: no $says: $(cat "$tmp/new.yaml")"; done
+client new "$tmp/new.yaml" --local --set train.epochs=1 || fail "the config of init: exit status $?"
+command=init config=$tmp/other.yaml refusing='' refused 78 'takes no volumes' --data "$tmp/ct" --model "$tmp/flat.safetensors"
+command=init config=$tmp/other.yaml refusing='' refused 78 'masks need a network that gives a class for each pixel or voxel' --data "$tmp/ct"
+mkdir -p "$tmp/bare/train"
+cp "$tmp/ct/train/case1.nii.gz" "$tmp/bare/train"
+command=init config=$tmp/other.yaml refusing='' refused 65 'Volumes need their masks in masks/train' --data "$tmp/bare" --model "$tmp/ct.safetensors"
 echo "volumes_data: dice $(dice local) on CT, $(dice 'mri local') on MRI"

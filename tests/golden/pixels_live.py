@@ -25,20 +25,21 @@ def cross_entropy(x, y, weight=None):
     return F.cross_entropy(x, y, weight=weight, ignore_index=IGNORED)
 
 
-def dice(x, y):
-    """monai.losses.DiceLoss(to_onehot_y=True, softmax=True), of the pixels that count."""
+def dice(x, y, first=0):
+    """monai.losses.DiceLoss(to_onehot_y=True, softmax=True), of the pixels that count; first=1: include_background=False."""
     counts = (y != IGNORED)[:, None]
     y = F.one_hot(y * (y != IGNORED), CLASSES).permute(0, 3, 1, 2) * counts
     p = torch.softmax(x, 1) * counts
     shared, both = (p * y).sum((2, 3)), (p + y).sum((2, 3))
-    return (1 - (2 * shared + 1e-5) / (both + 1e-5)).mean()
+    return (1 - (2 * shared + 1e-5) / (both + 1e-5))[:, first:].mean()
 
 
 # of unet; of plain, whose losses chunks do not change
 LOSSES = {"losses": cross_entropy, "weighted": lambda x, y: cross_entropy(x, y, WEIGHTS)}
-PLAIN = {"dice": dice, "dice_ce": lambda x, y: dice(x, y) + cross_entropy(x, y, WEIGHTS)}
+PLAIN = {"dice": dice, "dice_ce": lambda x, y: dice(x, y) + cross_entropy(x, y, WEIGHTS), "foreground_dice": lambda x, y: dice(x, y, 1),
+         "foreground_dice_ce": lambda x, y: dice(x, y, 1) + cross_entropy(x, y, WEIGHTS)}
 RESIZED = {"resized": cross_entropy}
-LR = {"dice": 1}
+LR = {"dice": 1, "foreground_dice": 1}
 
 
 class Resized(torch.nn.Module):

@@ -2,6 +2,7 @@
 """Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
+       volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
        volumes_cases.py predicted FOLDER MASKS NETWORK LOW HIGH SPACING…   whether masks of the test cases are what numpy and torch make of windows
@@ -142,6 +143,44 @@ def make(folder, sequences="4"):
     layers = [m for k in range(4) for m in (nn.Conv3d(4 if k else 1, 4, 3, 1, 1), nn.ReLU())]
     one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
     split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
+    split.write_network(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(), nn.Conv2d(4, CLASSES, 1)), torch.zeros(2, 3, SIDE, SIDE), f"{folder}/flat.safetensors")
+
+
+def unet(folder, side, *widths):
+    """A U-Net with a level for each width, as e0, down1, e1 … u0, d0, out; level 0 with the step into the next one is a head."""
+    import torch
+    from torch import nn
+
+    import split
+
+    widths = [int(w) for w in widths or (16, 32, 64, 128, 256)]
+    block = lambda i, o, s=1: nn.Sequential(nn.Conv3d(i, o, 3, s, 1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.depth = len(widths)
+            self.e0 = nn.Sequential(block(1, widths[0]), block(widths[0], widths[0]))
+            for i, w in enumerate(widths[1:]):
+                setattr(self, f"down{i + 1}", block(widths[i], w, 2))
+                setattr(self, f"e{i + 1}", block(w, w))
+                setattr(self, f"u{i}", nn.ConvTranspose3d(w, widths[i], 2, 2))
+                setattr(self, f"d{i}", block(2 * widths[i], widths[i]))
+            self.out = nn.Conv3d(widths[0], CLASSES, 1)
+
+        def forward(self, x):
+            x, skips = self.e0(x), []
+            for i in range(1, self.depth):
+                skips.append(x)
+                x = getattr(self, f"e{i}")(getattr(self, f"down{i}")(x))
+            for i in reversed(range(self.depth - 1)):
+                x = getattr(self, f"d{i}")(torch.cat([skips[i], getattr(self, f"u{i}")(x)], 1))
+            return self.out(x)
+
+    side = int(side)
+    ct(f"{folder}/ct", np.random.default_rng(7))
+    torch.manual_seed(1)
+    split.write_network(UNet(), torch.zeros(1, 1, side, side, side), f"{folder}/unet.safetensors")
 
 
 def read(path):

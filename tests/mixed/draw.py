@@ -129,7 +129,7 @@ def base(draw, task, data):
         c.update({"model.network": f"{data}/pixels.safetensors", "model.task": "pixels", "data.kind": "images", "data.dir": f"{data}/scans",
                   "data.label": ["back", "square"], "head_end": draw.choice(["act0", "act1"]), "tail_begin": draw.choice(["conv3", "conv4"]),
                   "data.transforms": ["Resize((8, 8))"], "data.test_transforms": ["Resize((8, 8))"],
-                  "train.loss": draw.choice(["labels", "dice", "dice_ce"])})
+                  "train.loss": draw.choice(["labels", "dice", "dice_ce", "foreground_dice", "foreground_dice_ce"])})
     if task in ("texts", "text-numbers", "masked", "next"):
         c.update({"model.huggingface": f"{data}/llama" if task == "next" else f"{data}/roberta", "model.tokens": 20, "data.kind": "text",
                   "data.dir": f"{data}/lines", "data.tokenizer": f"{data}/tokenizer", "data.token_cache": False,
@@ -169,7 +169,7 @@ def more_keys(c, draw, task):
         "recompute": (0.15, ["on"]), "link.part_bytes": (0.2, [4096]), "link.window_bytes": (0.1, [1 << 20]), "data.threads": (0.2, [2]),
         "data.train_limit": (0.2, [13, 30]), "train.max_steps": (0.15, [3, 5]), "data.group_by_length": (0.2 * (task in ("texts", "next")), [True]),
         "train.label_smoothing": (0.15 * (learns(c) == "classes"), [0.1]), "train.mixup": (0.15 * (task in ("classes", "pictures")), [0.3]),
-        "train.class_weights": (0.2 * (learns(c) in ("classes", "pixels") and c.get("train.loss") != "dice"), ["balanced", [0.5, 2, 1][:2 if learns(c) == "pixels" else 3]]),
+        "train.class_weights": (0.2 * (learns(c) in ("classes", "pixels") and "dice" not in c.get("train.loss", "").split("_")[-1:]), ["balanced", [0.5, 2, 1][:2 if learns(c) == "pixels" else 3]]),
         "data.sampling": (0.15 * (learns(c) == "classes"), ["balanced"]), "train.ends_precision": (0.05, ["bf16_factors"]),
         "train.precision": (0.05, ["bf16_factors"]), "tail_tokens": (0.1 * (task == "next"), ["loss"]),
         "lora.rank": (0.2 * ("model.huggingface" in c), [2]),

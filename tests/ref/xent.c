@@ -78,6 +78,7 @@ static double overlap(const struct sl_op_call *call, const double *p, int64_t fi
 		      double *b)
 {
 	const int64_t classes = call->op->u.xent.classes;
+	const int from = sl_xent_first(call->op->u.xent.fn);
 	double sum = 0;
 
 	for (int64_t k = 0; k < classes; k++) {
@@ -88,15 +89,16 @@ static double overlap(const struct sl_op_call *call, const double *p, int64_t fi
 			a[k] += is_ignored(call, n) ? 0 : 2 * p[n * classes + k] * is;
 			b[k] += is_ignored(call, n) ? 0 : p[n * classes + k] + is;
 		}
-		sum += a[k] / b[k];
+		sum += k < from ? 0 : a[k] / b[k];
 	}
-	return 1 - sum / (double)classes;
+	return 1 - sum / (double)(classes - from);
 }
 
 /* Returns the sum of all pictures' Dice losses; adds their gradient to dx [N, K] unless dx is NULL. */
 static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixels, float *dx)
 {
 	const int64_t classes = call->op->u.xent.classes;
+	const int from = sl_xent_first(call->op->u.xent.fn);
 	double *a = call->workspace, *b = a + classes, *d = b + classes, loss = 0;
 
 	for (int64_t first = 0; first < pictures * pixels; first += pixels) {
@@ -106,7 +108,9 @@ static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixe
 			double mean = 0;
 
 			for (int64_t k = 0; k < classes; k++) {
-				d[k] = (a[k] / b[k] - 2 * (k == call->labels[n])) / b[k] / (double)classes;
+				d[k] = k < from ? 0
+						: (a[k] / b[k] - 2 * (k == call->labels[n])) / b[k] /
+							  (double)(classes - from);
 				mean += p[k] * d[k];
 			}
 			for (int64_t k = 0; k < classes && !is_ignored(call, n); k++)
@@ -122,7 +126,7 @@ static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixe
 /* The gradient of cross-entropy for row n: dx [K], from p [K]. */
 static void slope(const struct sl_op_call *call, int64_t n, const double *p, float *dx, bool add)
 {
-	const bool none = is_ignored(call, n) || call->op->u.xent.fn == SL_XENT_DICE;
+	const bool none = is_ignored(call, n) || !sl_xent_has_entropy(call->op->u.xent.fn);
 	const int64_t classes = call->op->u.xent.classes;
 	const double all = none ? 0 : targets_of(call, n, classes);
 
@@ -148,7 +152,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 		if (here)
 			slope(call, n, p, logits + n * classes, false);
 	}
-	if (call->op->u.xent.fn == SL_XENT_DICE)
+	if (!sl_xent_has_entropy(call->op->u.xent.fn))
 		loss = 0;
 	if (call->op->u.xent.fn != SL_XENT_ENTROPY)
 		loss += dice(call, call->in[0].shape.dim[0], rows / call->in[0].shape.dim[0], NULL);

@@ -482,6 +482,8 @@ const struct op_case op_cases[] = {
 	XENT_PIXELS(5, 4, 4, 3, DATA_PLAIN, SL_XENT_BOTH, 0, false),
 	XENT_PIXELS(2, 301, 150, 7, DATA_PLAIN, SL_XENT_BOTH, 2, false),
 	XENT_PIXELS(1, 700, 401, 2, DATA_PLAIN, SL_XENT_DICE, -1, false),
+	XENT_PIXELS(3, 7, 9, 4, DATA_PLAIN, SL_XENT_FOREGROUND, 2, false),
+	XENT_PIXELS(2, 301, 150, 3, DATA_PLAIN, SL_XENT_FOREGROUND_BOTH, -1, true),
 	/* more images than tasks, so that a task continues in the next image; small inputs with large outputs */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
 	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),

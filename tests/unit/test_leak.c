@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "client/figures/similarity.h"
+#include "client/leak/crossing.h"
 #include "client/leak/decoder.h"
 #include "client/leak/figures.h"
 #include "client/leak/labels.h"
@@ -398,6 +399,28 @@ static void a_decoder_gives_back_what_is_there(void **state)
 	assert_true(decoded(false, 1) == folded); /* reproducible to the bit */
 }
 
+/* Of 16 slices the attackers reconstruct 6 to 8. Where 8 slices crossed, these lie in 3 and 4, beside 2 and 5. */
+static void a_decoder_sees_the_slices_around_the_middle(void **state)
+{
+	enum { HIGH = 2, WIDE = 3, OF = 8, ROWS = 2, DEEP = HIGH * WIDE * C };
+	struct sl_crossed c = {.n = ROWS,
+			       .head = sl_shape4(1, OF * HIGH, WIDE, C),
+			       .volume = {.depth = 16, .first = 6, .n = 3, .act = OF}};
+	float act[ROWS * OF * DEEP], *seen;
+	struct sl_shape shape;
+
+	for (int i = 0; i < ROWS * OF * DEEP; i++)
+		act[i] = (float)i;
+	c.act[SL_DIR_HEAD_ACT] = act;
+	seen = sl_crossed_middle(&c, &shape);
+	assert_true(sl_shape_equal(&shape, &(struct sl_shape){4, {1, HIGH, WIDE, 4 * C}}));
+	for (int i = 0; i < ROWS * HIGH * WIDE; i++)
+		for (int k = 0; k < 4 * C; k++)
+			assert_true((int)seen[i * 4 * C + k] ==
+				    (i / (HIGH * WIDE) * OF + 2 + k / C) * DEEP + i % (HIGH * WIDE) * C + k % C);
+	free(seen);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -413,6 +436,7 @@ int main(void)
 		cmocka_unit_test(a_decoder_learns_as_pytorchs),
 		cmocka_unit_test(tokens_are_found_where_they_show),
 		cmocka_unit_test(a_decoder_gives_back_what_is_there),
+		cmocka_unit_test(a_decoder_sees_the_slices_around_the_middle),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,4 +69,7 @@ for module, says in ((nn.Conv2d(2, 3, 1), "Conv2d is not known on the server for
                      (nn.LayerNorm(6), "LayerNorm is not known on the server for volumes"), (nn.Linear(6, 2), "Linear is not known on the server for volumes"),
                      (nn.AdaptiveAvgPool3d(2), "of volumes the server has 1"), (nn.Upsample(scale_factor=1.5), "by whole factors")):
     refused(says, lambda: remote(nn.Sequential(nn.Conv3d(2, 2, 1), module)))
+for codec in ("downsample:2", {"mid_act": "cells:2|topk:0.1"}):
+    refused("would mix rows of neighbouring slices of volumes", lambda: split.RemoteModule(nn.Conv3d(2, 3, 1), SERVER, example=(4, 2, 4, 8, 6), codec=codec,
+                                                                                           optimizer={"kind": "sgd", "lr": 0.1}))
 refused("5-D tensor [n, C, D, H, W]", lambda: split.RemoteModule(nn.Conv3d(2, 3, 1), SERVER, example=(4, 2, 8, 6), optimizer={"kind": "sgd", "lr": 0.1}))
