@@ -2,13 +2,13 @@
 
 enum { FEW_CHANNELS = 8 };
 
-const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op, const struct sl_op *window)
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
 	if (sl_conv_group_takes(op))
 		return &sl_conv_group;
-	if (sl_conv_wino_takes(op, window))
+	if (sl_conv_wino_takes(op))
 		return &sl_conv_wino;
 	if (sl_conv_rows_takes(op))
 		return &sl_conv_rows;
@@ -35,7 +35,7 @@ static bool takes_window(const struct sl_conv_kernel *kernel, struct sl_exec_for
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
-	const struct sl_conv_kernel *kernel = sl_conv_kernel_of(op, form.pre == SL_PRE_WINDOW ? form.window : NULL);
+	const struct sl_conv_kernel *kernel = sl_conv_kernel_of(op);
 
 	if (form.pre == SL_PRE_WINDOW)
 		return takes_window(kernel, form);
@@ -48,10 +48,10 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const struct sl_op *op = p->op, *window = p->form.window;
+	const struct sl_op *op = p->op;
 
 	p->sizes = (struct sl_op_sizes){.workspace_bytes =
-						sl_conv_kernel_of(op, window)->workspace_bytes(p->be, op, window)};
+						sl_conv_kernel_of(op)->workspace_bytes(p->be, op, p->form.window)};
 	if (sl_conv_stem_takes(op) && p->form.pre != SL_PRE_WINDOW) {
 		size_t stem = sl_conv_stem.workspace_bytes(p->be, op, NULL);
 
@@ -83,7 +83,7 @@ static struct sl_conv_call call_of(const struct sl_op_call *call)
 
 static const struct sl_conv_kernel *kernel_of(const struct sl_op_call *call)
 {
-	return call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op, call->form.window);
+	return call->form.post == SL_POST_WHOLE ? &sl_conv_stem : sl_conv_kernel_of(call->op);
 }
 
 static enum sl_err forward(const struct sl_op_call *call)

@@ -113,8 +113,8 @@ struct sl_conv_kernel {
 	void (*backward)(const struct sl_conv_call *call);
 };
 
-/* The algorithm for a convolution, behind a window that it reads in place or NULL. */
-const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op, const struct sl_op *window);
+/* The algorithm for a convolution. */
+const struct sl_conv_kernel *sl_conv_kernel_of(const struct sl_op *op);
 
 extern const struct sl_conv_kernel sl_conv_gemm;  /* dense, any kernel size: products over blocks of output pixels */
 extern const struct sl_conv_kernel sl_conv_rows;  /* dense, kernel larger than 1×1: row by row */
@@ -125,7 +125,7 @@ extern const struct sl_conv_kernel sl_conv_group; /* groups of several channels,
 bool sl_conv_dw_takes(const struct sl_op *op);
 bool sl_conv_group_takes(const struct sl_op *op);
 bool sl_conv_rows_takes(const struct sl_op *op);
-bool sl_conv_wino_takes(const struct sl_op *op, const struct sl_op *window);
+bool sl_conv_wino_takes(const struct sl_op *op);
 /* Multiplications of a forward pass, for `rows` images. */
 double sl_conv_wino_products(const struct sl_op *op, int64_t rows);
 /* SL_POST_WHOLE of backend.h: y and out are the outputs of the batchnorm behind, and there is no dx. */

@@ -315,13 +315,14 @@ static void backward(const struct sl_conv_call *call)
 	sl_conv_bn_finish(call, &j.bn, j.blocks, true);
 }
 
-/* With stride 2 dX would read twice as many slices as a window has. */
-bool sl_conv_wino_takes(const struct sl_op *op, const struct sl_op *window)
+/* Volumes' stride 2 is not made here: dX would go over twice as many slices as a window has, and a window that is read
+ * in place shall give the bits of one that is not. */
+bool sl_conv_wino_takes(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 	const int64_t *out = op->out_shape.dim;
 
-	return a->kh == 3 && a->kw == 3 && (a->stride == 1 || (a->stride == 2 && window == NULL)) && a->pad == 1 &&
+	return a->kh == 3 && a->kw == 3 && (a->stride == 1 || (a->stride == 2 && op->slices == 0)) && a->pad == 1 &&
 	       a->groups == 1 && a->dilation == 1 && out[2] <= MOST_WIDTH &&
 	       (out[1] > 2 || out[2] > 2) && /* else most of a tile lies outside the image */
 	       op->in_shape[0].dim[3] >= LEAST_CHANNELS && out[3] >= LEAST_CHANNELS;

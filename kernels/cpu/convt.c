@@ -18,7 +18,7 @@ struct job {
 
 static const struct sl_conv_kernel *kernel_of(const struct sl_op *adjoint)
 {
-	return adjoint->u.conv.groups > 1 ? sl_conv_kernel_of(adjoint, NULL) : &sl_conv_gemm;
+	return adjoint->u.conv.groups > 1 ? sl_conv_kernel_of(adjoint) : &sl_conv_gemm;
 }
 
 static int64_t in_floats(const struct sl_op *adjoint, int64_t rows)

@@ -288,8 +288,8 @@ static double multiplied(const struct sl_op *op)
 
 	if (op->kind == SL_OP_CONVT2D)
 		return (double)sl_op_macs(op, in[0]) / (op->u.convt.stride * op->u.convt.stride);
-	return op->kind == SL_OP_CONV2D && sl_conv_wino_takes(op, NULL) ? sl_conv_wino_products(op, in[0])
-									: (double)sl_op_macs(op, in[0]);
+	return op->kind == SL_OP_CONV2D && sl_conv_wino_takes(op) ? sl_conv_wino_products(op, in[0])
+								  : (double)sl_op_macs(op, in[0]);
 }
 
 static double floor_ms(const struct op_profile *p, enum pass pass, const struct peak *peak)

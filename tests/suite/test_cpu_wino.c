@@ -44,7 +44,7 @@ static void both(struct pair *p, const struct op_case *c, bool backward)
 	*p = (struct pair){0};
 	assert_int_equal(op_case_op(c, c->n, &op, &fail), SL_OK);
 	if (c->h > 4 || c->w > 4)
-		assert_true(sl_conv_wino_takes(&op, NULL));
+		assert_true(sl_conv_wino_takes(&op));
 	assert_int_equal(sl_pool_open(&p->pool, 2, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&p->cpu, p->pool, &fail), SL_OK);
 	assert_int_equal(sl_ref_backend_open(&p->ref, &fail), SL_OK);

@@ -203,7 +203,7 @@ static bool is_winograd(const struct op_case *c)
 	struct sl_op op;
 	struct sl_fail fail;
 
-	return c->kind == SL_OP_CONV2D && !op_case_op(c, c->n, &op, &fail) && sl_conv_wino_takes(&op, NULL);
+	return c->kind == SL_OP_CONV2D && !op_case_op(c, c->n, &op, &fail) && sl_conv_wino_takes(&op);
 }
 
 /* A NaN in the input appears in the output where the reference has it, and nowhere else: no activation
