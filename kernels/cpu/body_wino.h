@@ -105,10 +105,30 @@ ALWAYS vf rounded(vf x)
 	return x;
 }
 
+/* The same where a branch follows: the compiler moves no part of x behind it, where it would join no product to a sum.
+ */
+ALWAYS vf before_branch(vf x)
+{
+#if defined __x86_64__
+	__asm__ volatile("" : "+v"(x));
+#elif defined __aarch64__
+	__asm__ volatile("" : "+w"(x));
+#endif
+	return x;
+}
+
 /* Where a place lies, in floats. -1: the tile does without. */
 ALWAYS int64_t wino_place(const struct sl_wino_places *p, int i, bool cut)
 {
 	return cut ? p->at[i] : i * p->plane;
+}
+
+/* A place's value in M, or 0. */
+static const float wino_zeros[VL];
+
+ALWAYS const float *wino_value(const float *v, int64_t at)
+{
+	return at < 0 ? wino_zeros : v + at;
 }
 
 /* Rows of the domain are made in pairs that share most terms, 0 and the last, 1 and 2, 3 and 4: a whole tile does not
@@ -151,10 +171,13 @@ ALWAYS void wino_into_lanes(float *v, const struct sl_wino_places *places, const
 		for (int i = 0; i < 2; i++) {
 			pass(out, half[i], cut && places->few_columns);
 #pragma GCC unroll 6
+			for (int b = 0; b < WINO_SIDE && cut; b++)
+				out[b] = before_branch(out[b]);
+#pragma GCC unroll 6
 			for (int b = 0; b < WINO_SIDE; b++) {
 				const int64_t at = wino_place(places, row[i] * WINO_SIDE + b, cut);
 
-				if (at >= 0)
+				if (!cut || at >= 0)
 					stv(v + at + k, out[b], l);
 			}
 		}
@@ -173,7 +196,7 @@ ALWAYS void wino_out_lanes(float *const *y, const float *v, const struct sl_wino
 		for (int a = 0; a < WINO_SIDE; a++) {
 			const int64_t at = wino_place(places, a * WINO_SIDE + b, cut);
 
-			x[a] = at < 0 ? (vf){0} : ldv(v + at + k, l);
+			x[a] = ldv(cut ? wino_value(v + k, at) : v + at + k, l);
 		}
 		wino_at(out, x);
 #pragma GCC unroll 4

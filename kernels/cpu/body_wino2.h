@@ -121,6 +121,9 @@ ALWAYS void wino2_into_lanes(float *v, const int64_t *at, const float *const *d,
 		pass(out, half[a]);
 #pragma GCC unroll 9
 		for (int b = 0; b < WINO2_SIDE; b++)
+			out[b] = before_branch(out[b]);
+#pragma GCC unroll 9
+		for (int b = 0; b < WINO2_SIDE; b++)
 			if (at[b] >= 0)
 				stv(v + at[b] + k, out[b], l);
 	}
@@ -136,7 +139,7 @@ ALWAYS void wino2_out_lanes(float *const *y, const float *v, const int64_t *at, 
 	for (int b = 0; b < WINO2_SIDE; b++) {
 #pragma GCC unroll 9
 		for (int a = 0; a < WINO2_SIDE; a++)
-			x[a] = at[a * WINO2_SIDE + b] < 0 ? (vf){0} : ldv(v + at[a * WINO2_SIDE + b] + k, l);
+			x[a] = ldv(wino_value(v + k, at[a * WINO2_SIDE + b]), l);
 		pass(out, x);
 #pragma GCC unroll 8
 		for (int i = 0; i < size; i++)
@@ -146,8 +149,11 @@ ALWAYS void wino2_out_lanes(float *const *y, const float *v, const int64_t *at, 
 		pass(out, half[i]);
 #pragma GCC unroll 8
 		for (int b = 0; b < size; b++)
+			out[b] = before_branch(rounded(out[b]) + plus);
+#pragma GCC unroll 8
+		for (int b = 0; b < size; b++)
 			if (y[b])
-				stv(y[b] + k, add ? ldv(y[b] + k, l) + (out[b] + plus) : out[b] + plus, l);
+				stv(y[b] + k, add ? ldv(y[b] + k, l) + out[b] : out[b], l);
 	}
 }
 
