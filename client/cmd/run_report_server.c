@@ -74,10 +74,10 @@ static void tell_often(const struct sl_run_report *r, json_t *s)
 		snprintf(least, sizeof least, "%" PRIu64 " to ", r->full);
 	if (once && r->per_epoch)
 		sl_report_fact(s, "How often each training row crossed",
-			       "%s%" PRIu64 " times: the log has all steps of %" PRIu64 " epochs, and steps of %" PRIu64
+			       "%s%" PRIu64 " times. Epochs with all steps in the log: %" PRIu64 "; with some: %" PRIu64
 			       "%s%s",
-			       least, most, r->full, r->some,
-			       r->uncounted ? "; the server has steps of this host in others" : "",
+			       least, most, r->full, r->some - r->full,
+			       r->uncounted ? "; and the server counts steps of this host in others" : "",
 			       killed && !r->uncounted ? "; more, if a killed process worked behind its checkpoint"
 						       : "");
 	else if (r->summary && r->samples[0])
@@ -93,8 +93,8 @@ static void tell_often(const struct sl_run_report *r, json_t *s)
 		       killed ? ", without those that a killed process sent behind its last checkpoint" : "");
 	if (!by || !*by)
 		sl_report_fact(s, "Rows of one patient",
-			       "count apart, as data.split.by is not set: his data cross as "
-			       "often as all his rows");
+			       "count apart, as data.split.by is not set: what crossed of a patient is that of all "
+			       "these rows");
 }
 
 void sl_run_report_crossed(struct sl_run_report *r)
