@@ -227,6 +227,9 @@ static json_t *finish(struct tables *t, const struct sl_conf_server *conf, const
 	put_process(t, NULL, "killed or failed, or it still runs");
 	put_clients(t);
 	tell_unknown(t->unknown);
+	sl_report_fact(t->clients, "Each row",
+		       "adds up all ended sessions of a key, also of different runs and groups. "
+		       "A pause of a client is a gap between two of its sessions below");
 	sl_report_fact(t->processes, "Store", "%s", conf->store);
 	if (t->group)
 		sl_report_fact(t->processes, "Group", "%s alone", t->group);

@@ -1,9 +1,12 @@
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/cmd/run_report.h"
+#include "client/persist/journal.h"
 #include "client/persist/log_check.h"
+#include "client/persist/model_file.h"
 #include "common/base/text.h"
 #include "common/telemetry/report.h"
 
@@ -36,6 +39,10 @@ static int verify(const char *run)
 		printf("behind line %ld nothing else holds a hash of the log: lines at its end can be missing, or the "
 		       "last one be another\n",
 		       found.covered);
+	printf(SL_SESSIONS_FILE ", %ld line%s: each fits the one before\n", found.sessions, sl_plural(found.sessions));
+	for (int i = 0; i < 4 && found.same[i]; i++)
+		if (strcmp(found.same[i], SL_MODEL_FILE) != 0)
+			printf("%s is the one that the run has written\n", found.same[i]);
 	printf("%s\n", !found.ended ? "the last process has not written its end, so nothing says which models are "
 				      "its own"
 		       : found.model_missing ? "model.safetensors is not there: the run's end has the hash of one"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
-#include "client/cmd/run_report_words.h"
+#include "client/cmd/run_report_impl.h"
 #include "client/persist/journal.h"
 #include "client/persist/log_check.h"
 #include "client/persist/model_file.h"
@@ -17,24 +17,9 @@
 #include "common/telemetry/json.h"
 #include "common/telemetry/report.h"
 
-enum { TEXT = SL_REPORT_TEXT, TIME_TEXT = SL_REPORT_TIME, CONFIG_MOST = 1 << 20 };
+enum { CONFIG_MOST = 1 << 20 };
 
-struct report {
-	const char *dir;
-	json_t *sections, *unknown; /* unknown: the last section */
-	json_t *summary, *about;    /* NULL: there is none */
-	json_t *sessions;           /* the lines of sessions.jsonl */
-	uint64_t steps, skipped, epochs, audits, audited,
-		found; /* of log.jsonl; found: audits that found a difference */
-	char last_found[SL_FAIL_TEXT];
-	double epsilon;        /* of the last epoch with one; 0: none */
-	json_int_t samples[2]; /* to train on; to evaluate on */
-	int starts, ends, backs, lost;
-};
-
-/* ---- sections */
-
-static json_t *section(struct report *r, const char *title)
+json_t *sl_run_report_section(struct sl_run_report *r, const char *title)
 {
 	json_t *s = sl_report_section(title);
 
@@ -42,14 +27,17 @@ static json_t *section(struct report *r, const char *title)
 	return s;
 }
 
-static void unknown(struct report *r, const char *what, const char *why)
+void sl_run_report_unknown(struct sl_run_report *r, const char *what, const char *why)
 {
 	sl_report_fact(r->unknown, what, "%s", why);
 }
 
-/* ---- the files of log.dir */
+bool sl_run_report_has(const struct sl_run_report *r, const char *lines)
+{
+	return strstr(r->settings, lines) != NULL;
+}
 
-static json_t *read_json(const char *dir, const char *name)
+json_t *sl_run_report_json(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
 
@@ -58,7 +46,42 @@ static json_t *read_json(const char *dir, const char *name)
 		       : NULL;
 }
 
-static void take_log(struct report *r, json_t *row)
+/* ---- the files of log.dir */
+
+static uint64_t number_of(const json_t *row, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(row, key));
+}
+
+/* Adds n steps from `first` on to the text of audited ones. */
+static void add_range(struct sl_run_report *r, uint64_t first, uint64_t n)
+{
+	const size_t len = strlen(r->audited_steps), room = sizeof r->audited_steps - len;
+
+	char last[32] = "";
+
+	if (n > 1)
+		snprintf(last, sizeof last, "-%" PRIu64, first + n - 1);
+	if (n && room > 64)
+		snprintf(r->audited_steps + len, room, "%s%" PRIu64 "%s", len ? ", " : "", first, last);
+	else if (n && r->audited_steps[len - 1] != 's')
+		snprintf(r->audited_steps + len, room, " and others");
+}
+
+/* Counts the epochs that the log has steps of, once their length is known. */
+static void take_epochs(struct sl_run_report *r, json_t *row)
+{
+	if (strcmp(sl_json_string(row, "type"), "step") != 0 || !r->per_epoch || !number_of(row, "step"))
+		return;
+	if (!r->some || r->epoch.number != (number_of(row, "step") - 1) / r->per_epoch) {
+		r->epoch.number = (number_of(row, "step") - 1) / r->per_epoch;
+		r->epoch.steps = 0;
+		r->some++;
+	}
+	r->full += ++r->epoch.steps == r->per_epoch;
+}
+
+static void take_log(struct sl_run_report *r, json_t *row)
 {
 	const char *type = sl_json_string(row, "type"), *found = sl_json_string(row, "found");
 
@@ -67,10 +90,13 @@ static void take_log(struct report *r, json_t *row)
 		r->skipped += json_is_true(json_object_get(row, "skipped"));
 	} else if (strcmp(type, "epoch") == 0) {
 		r->epochs++;
+		r->evaluations += json_is_number(json_object_get(row, "test_loss"));
+		r->per_epoch = number_of(row, "steps") / (number_of(row, "epoch") ? number_of(row, "epoch") : 1);
 		r->epsilon = fmax(r->epsilon, sl_json_number(row, "epsilon"));
 	} else if (strcmp(type, "audit") == 0 && found) {
 		r->audits++;
-		r->audited += (uint64_t)json_integer_value(json_object_get(row, "steps"));
+		r->audited += number_of(row, "steps");
+		add_range(r, number_of(row, "step"), number_of(row, "steps"));
 		if (strcmp(found, "as agreed") != 0) {
 			r->found++;
 			snprintf(r->last_found, sizeof r->last_found, "%s", found);
@@ -81,7 +107,7 @@ static void take_log(struct report *r, json_t *row)
 	}
 }
 
-static void take_session(struct report *r, json_t *row)
+static void take_session(struct sl_run_report *r, json_t *row)
 {
 	const char *type = sl_json_string(row, "type");
 
@@ -91,12 +117,15 @@ static void take_session(struct report *r, json_t *row)
 		r->samples[1] = json_integer_value(json_object_get(row, "test_samples"));
 	}
 	r->ends += strcmp(type, "end") == 0;
-	r->backs += strcmp(type, "back") == 0;
+	if (strcmp(type, "back") == 0) {
+		r->backs++;
+		r->back = number_of(row, "step");
+	}
 	r->lost += strcmp(type, "lost") == 0;
 	json_array_append(r->sessions, row);
 }
 
-static enum sl_err read_lines(struct report *r, const char *name, void (*take)(struct report *, json_t *),
+static enum sl_err read_lines(struct sl_run_report *r, const char *name, void (*take)(struct sl_run_report *, json_t *),
 			      struct sl_fail *fail)
 {
 	char path[PATH_MAX], *text = NULL;
@@ -126,11 +155,11 @@ static enum sl_err read_lines(struct report *r, const char *name, void (*take)(s
 
 /* ---- what the sections say */
 
-static void tell_processes(struct report *r)
+static void tell_processes(struct sl_run_report *r)
 {
-	json_t *s = section(r, "Processes of the run");
-	char from[TIME_TEXT], until[TIME_TEXT], step[TEXT];
-	const json_t *start = NULL;
+	json_t *s = sl_run_report_section(r, "Processes of the run");
+	char from[TIME_TEXT], until[TIME_TEXT + 16], step[TEXT];
+	const json_t *start = NULL, *seen = NULL;
 
 	sl_report_line(s, "columns", 5, "began", "ended", "how", "behind step", "program");
 	for (size_t i = 0; i <= json_array_size(r->sessions); i++) {
@@ -138,20 +167,97 @@ static void tell_processes(struct report *r)
 		const char *type = row ? sl_json_string(row, "type") : "start";
 		const bool begins = strcmp(type, "start") == 0, ends = strcmp(type, "end") == 0;
 
+		snprintf(until, sizeof until, "%s%s", ends ? "" : "last seen ",
+			 sl_report_time(ends ? row : seen, "time", from));
 		if (start && (begins || ends))
-			sl_report_line(s, "rows", 5, sl_report_time(start, "time", from),
-				       sl_report_time(ends ? row : NULL, "time", until),
+			sl_report_line(s, "rows", 5, sl_report_time(start, "time", from), until,
 				       ends  ? sl_json_string(row, "outcome")
 				       : row ? "killed, or failed"
 					     : "killed or failed, or it still runs",
 				       sl_report_show(ends ? row : NULL, "step", step),
 				       sl_json_string(start, "version"));
 		start = begins ? row : ends ? NULL : start;
+		seen = row;
 	}
 	sl_report_fact(s, "Interruptions",
-		       "%d process%s began, %d wrote an end; %d link%s lost; the run went back %d time%s", r->starts,
-		       r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were", r->backs,
-		       sl_plural(r->backs));
+		       "%d process%s began, %d wrote an end; %d link%s lost while a process went on; the run went back "
+		       "%d time%s",
+		       r->starts, r->starts == 1 ? "" : "es", r->ends, r->lost, r->lost == 1 ? " was" : "s were",
+		       r->backs, sl_plural(r->backs));
+}
+
+/* What the group's record says of who was away: MEMBER:STEP, MEMBER:FROM-TO and MEMBER:FROM-TO@STEP. */
+static void tell_absent(struct sl_run_report *r, json_t *s, const char *absent)
+{
+	uint64_t member, from, to, own;
+	char name[48];
+
+	for (const char *at = absent; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : "") {
+		const int n = sscanf(at, "%" SCNu64 ":%" SCNu64 "-%" SCNu64 "@%" SCNu64, &member, &from, &to, &own);
+
+		if (n < 2)
+			continue;
+		snprintf(name, sizeof name, "Member %" PRIu64, member);
+		if (n < 3 || to < from)
+			sl_report_fact(s, name, "%s step %" PRIu64, n < 3 ? "was late in" : "came back before", from);
+		else if (n == 3)
+			sl_report_fact(s, name, "missed steps %" PRIu64 " to %" PRIu64, from, to);
+		else
+			sl_report_fact(s, name,
+				       "missed steps %" PRIu64 " to %" PRIu64
+				       ", and went on with its head and tail of step %" PRIu64,
+				       from, to, own);
+	}
+	if (absent && *absent)
+		sl_report_fact(
+			s, "To check the state",
+			"splitc train CONFIG --local --clients %zu --absent %.600s repeats the run in one process with "
+			"all members' data, if their configs are equal; then the weights are equal, too",
+			json_array_size(json_object_get(json_object_get(r->summary, "group"), "members")), absent);
+}
+
+/* Each break in the order of time; nothing if there was none. */
+static void tell_breaks(struct sl_run_report *r)
+{
+	const char *absent = sl_json_string(json_object_get(r->summary, "group"), "absent"), *before = "", *what;
+	json_t *s = sl_report_section("What was interrupted"), *row, *warning;
+	char at[TIME_TEXT], step[TEXT];
+	size_t i;
+
+	sl_report_line(s, "columns", 3, "when", "what happened", "behind step");
+	json_array_foreach(r->sessions, i, row)
+	{
+		const char *type = sl_json_string(row, "type");
+		const bool begins = strcmp(type, "start") == 0;
+
+		if (i && begins && strcmp(before, "end") != 0)
+			sl_report_line(s, "rows", 3, sl_report_time(json_array_get(r->sessions, i - 1), "time", at),
+				       "the last sign of the process: it was killed, or failed", NULL);
+		what = begins && i                   ? "a process began"
+		       : strcmp(type, "back") == 0   ? "it went on from a checkpoint of this step"
+		       : strcmp(type, "lost") == 0   ? "a link was lost"
+		       : strcmp(before, "lost") == 0 ? "the link was up again"
+						     : NULL;
+		if (what)
+			sl_report_line(s, "rows", 3, sl_report_time(row, "time", at), what,
+				       sl_report_show(row, "step", step));
+		before = type;
+	}
+	tell_absent(r, s, absent);
+	if (r->uncounted)
+		sl_report_fact(s, "Lost with a killed process",
+			       "%" PRIu64
+			       " steps of this host behind its checkpoint. The server's layers have their effect, this "
+			       "host's own do not, unless the group shares them; they were not repeated",
+			       r->uncounted);
+	json_array_foreach(json_object_get(r->summary, "warnings"), i, warning)
+	{
+		snprintf(step, sizeof step, "Warning %.60s", sl_json_string(warning, "id"));
+		sl_report_fact(s, step, "%s", sl_json_string(warning, "text"));
+	}
+	if (json_array_size(json_object_get(s, "rows")) || json_array_size(json_object_get(s, "facts")))
+		json_array_append(r->sections, s);
+	json_decref(s);
 }
 
 /* A remark of config.yaml, or one of the keys that say most, as a fact. `part`: the part of the config that l is in. */
@@ -159,33 +265,36 @@ static void tell_setting(json_t *s, const char *part, const char *l)
 {
 	static const struct {
 		const char *part, *begin, *name;
-	} of[] = {{"", "# command: ", "Command"},
-		  {"", "# in: ", "In the folder"},
-		  {"", "# on: ", "On"},
-		  {"", "# with: ", "Program"},
-		  {"model:", "  name: ", "Network"},
-		  {"partition:", "partition: ", "Cut"},
-		  {"train:", "  batch: ", "Batch"},
-		  {"train:", "  seed: ", "Seed"},
-		  {"train:", "  epochs: ", "Epochs to do"},
-		  {"share:", "  group: ", "Group"},
-		  {"share:", "  clients: ", "Members"},
-		  {"share:", "  member: ", "This member"},
-		  {"noise:", "  head_act: ", "Noise on head_act (noise.…)"},
-		  {"noise:", "  mid_grad: ", "Noise on mid_grad (noise.…)"},
-		  {"privacy:", "  clip: ", "Privacy: clip of head_act"},
-		  {"privacy:", "  clip_grad: ", "Privacy: clip of gradients"},
-		  {"privacy:", "  noise: ", "Privacy: noise, in these norms"}};
+		bool if_on; /* not told if it is "0" or empty */
+	} of[] = {{"", "# command: ", "Command", false},
+		  {"", "# in: ", "In the folder", false},
+		  {"", "# on: ", "On", false},
+		  {"", "# with: ", "Program", false},
+		  {"model:", "  name: ", "Network", false},
+		  {"partition:", "partition: ", "Cut", false},
+		  {"train:", "  batch: ", "Batch", false},
+		  {"train:", "  seed: ", "Seed", false},
+		  {"train:", "  epochs: ", "Epochs to do", false},
+		  {"share:", "  group: ", "Group", true},
+		  {"share:", "  clients: ", "Members", false},
+		  {"share:", "  member: ", "This member", false},
+		  {"noise:", "  head_act: ", "Noise on head_act (noise.…)", true},
+		  {"noise:", "  mid_grad: ", "Noise on mid_grad (noise.…)", true},
+		  {"privacy:", "  clip: ", "Privacy: clip of head_act", true},
+		  {"privacy:", "  clip_grad: ", "Privacy: clip of gradients", true},
+		  {"privacy:", "  noise: ", "Privacy: noise, in these norms", true}};
 
 	for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
 		if (strncmp(part, of[i].part, strlen(of[i].part)) == 0 &&
-		    strncmp(l, of[i].begin, strlen(of[i].begin)) == 0)
+		    strncmp(l, of[i].begin, strlen(of[i].begin)) == 0 &&
+		    (!of[i].if_on ||
+		     (strcmp(l + strlen(of[i].begin), "0") != 0 && strcmp(l + strlen(of[i].begin), "\"\"") != 0)))
 			sl_report_fact(s, of[i].name, "%s", l + strlen(of[i].begin));
 }
 
 /* The record of the run: what says most in section s, and all keys as the text of `settings`. Keys of auth are paths
  * there. */
-static void tell_config(struct report *r, json_t *s, json_t *settings)
+static void tell_config(struct sl_run_report *r, json_t *s, json_t *settings)
 {
 	char path[PATH_MAX], *save = NULL, *keys = NULL;
 	const char *part = "";
@@ -196,7 +305,7 @@ static void tell_config(struct report *r, json_t *s, json_t *settings)
 
 	if (!to || snprintf(path, sizeof path, "%s/" SL_RECORD_FILE, r->dir) >= PATH_MAX ||
 	    sl_file_read(path, CONFIG_MOST, &text, &len, &fail) != SL_OK)
-		unknown(r, "Settings", "log.dir has no record of the run (config.yaml)");
+		sl_run_report_unknown(r, "Settings", "log.dir has no record of the run (config.yaml)");
 	for (char *l = text ? strtok_r((char *)text, "\n", &save) : NULL; l; l = strtok_r(NULL, "\n", &save)) {
 		part = *l != ' ' && *l != '#' ? l : part;
 		tell_setting(s, part, l);
@@ -205,33 +314,57 @@ static void tell_config(struct report *r, json_t *s, json_t *settings)
 	}
 	if (to && fclose(to) == 0 && *keys)
 		json_object_set_new(settings, "text", sl_json_text(keys));
+	if (json_object_get(settings, "text"))
+		r->settings = json_string_value(json_object_get(settings, "text"));
 	free(keys);
 	free(text);
 }
 
-static void tell_run(struct report *r, json_t *settings)
+/* Steps of this member that the group's record has, and the log has not. */
+static void count_lost(struct sl_run_report *r)
 {
-	json_t *s = section(r, "The run");
-	char outcome[TEXT];
+	const json_t *members = json_object_get(json_object_get(r->summary, "group"), "members");
+	const char *at = strstr(r->settings, "\n  member: ");
+	const uint64_t said =
+		at ? number_of(json_array_get(members, strtoul(at + strlen("\n  member: "), NULL, 10)), "steps") : 0;
+
+	r->uncounted = said > r->steps - r->skipped ? said - (r->steps - r->skipped) : 0;
+}
+
+static void tell_run(struct sl_run_report *r, json_t *settings)
+{
+	json_t *s = sl_run_report_section(r, "The run");
+	char outcome[TEXT], steps[TEXT], epochs[TEXT];
 
 	sl_report_fact(s, "Outcome", "%s%s", r->summary ? sl_report_show(r->summary, "outcome", outcome) : "not ended",
 		       json_is_true(json_object_get(json_object_get(r->summary, "privacy"), "spent"))
 			       ? ", before its last epoch: privacy.budget was spent"
 			       : "");
 	sl_report_fact(s, "Steps of this host",
-		       "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " epoch%s", r->steps,
-		       r->skipped, r->epochs, sl_plural((long long)r->epochs));
+		       "%" PRIu64 " in the log, of which %" PRIu64 " were skipped; %" PRIu64 " end%s of epochs",
+		       r->steps, r->skipped, r->epochs, sl_plural((long long)r->epochs));
+	if (r->summary)
+		sl_report_fact(
+			s, "Steps of the whole run", "%s, in %s epochs; of a group also those that this member missed",
+			sl_report_show(r->summary, "steps", steps), sl_report_show(r->summary, "epochs", epochs));
 	tell_config(r, s, settings);
+	count_lost(r);
+	if (r->uncounted)
+		sl_report_fact(s, "Steps of this host by the server's count",
+			       "%" PRIu64 ": %" PRIu64
+			       " more than the log has. A killed process did them behind its last "
+			       "checkpoint",
+			       r->steps - r->skipped + r->uncounted, r->uncounted);
 }
 
-static void tell_data(struct report *r)
+static void tell_data(struct sl_run_report *r)
 {
 	static const char *const part[] = {"train", "test"};
-	json_t *s = section(r, "The data"), *classes = json_object_get(r->about, "classes");
+	json_t *s = sl_run_report_section(r, "The data"), *classes = json_object_get(r->about, "classes");
 	char samples[TEXT], *split;
 
 	if (!r->about) {
-		unknown(r, "Data", "log.dir says nothing of them (about.json)");
+		sl_run_report_unknown(r, "Data", "log.dir says nothing of them (about.json)");
 		return;
 	}
 	sl_report_fact(s, "Kind", "%s", sl_json_string(r->about, "kind") ? sl_json_string(r->about, "kind") : "-");
@@ -249,96 +382,25 @@ static void tell_data(struct report *r)
 			sl_report_line(s, "rows", 3, part[i], sl_report_show(p, "samples", samples),
 				       sl_json_string(p, "fingerprint"));
 	}
+	if (r->settings[0] && !sl_run_report_has(r, "\n  partition: \"files\"\n"))
+		sl_report_fact(s, "Fingerprint of training",
+			       "of all samples of the data set, of which this member has a part "
+			       "(data.partition). So members can have the same one");
 	if (!json_object_get(r->about, "train"))
-		unknown(r, "Fingerprints",
-			"the run recorded none of its samples, so other data can have the same number");
+		sl_run_report_unknown(r, "Fingerprints",
+				      "the run recorded none of its samples, so other data can have the same number");
 	split = json_dumps(json_object_get(r->about, "split"), JSON_COMPACT);
 	sl_report_fact(s, "Divided by", "%s", split ? split : "no data.split");
 	if (!split)
-		unknown(r, "Patients or groups",
-			"without data.split.by nothing says whether samples of one patient are "
-			"both in training and in the evaluation");
+		sl_run_report_unknown(r, "Patients or groups",
+				      "without data.split.by nothing says whether samples of one patient are "
+				      "both in training and in the evaluation");
 	free(split);
 }
 
-/* Adds the bytes of each process that wrote its end. */
-static json_t *add_up(const struct report *r)
+static void tell_who(struct sl_run_report *r)
 {
-	json_t *sum = json_object(), *row, *of;
-	const char *name, *key;
-	size_t i;
-
-	json_array_foreach(r->sessions, i, row) json_object_foreach(json_object_get(row, "direction"), name, of)
-	{
-		json_t *all = json_object_get(sum, name), *x;
-
-		if (!all)
-			json_object_set_new(sum, name, all = json_object());
-		json_object_foreach(of, key, x) if (json_is_integer(x)) json_object_set_new(
-			all, key, json_integer(json_integer_value(x) + json_integer_value(json_object_get(all, key))));
-		else json_object_set(all, key, x);
-	}
-	return sum;
-}
-
-/* So that the parts add up to all bytes of the links. */
-static void tell_bytes(struct report *r, json_t *s)
-{
-	static const char *const part[][2] = {{"wire", "All bytes of the run's links"},
-					      {"weights", "Of these weights of the server's layers"},
-					      {"framing", "Of these framing and heartbeats of ZeroMQ"},
-					      {"curve", "Of these encryption"}};
-	char key[32], a[TEXT], b[TEXT];
-
-	for (size_t i = 0; i < sizeof part / sizeof part[0] && r->summary; i++) {
-		snprintf(key, sizeof key, "%s_tx_bytes", part[i][0]);
-		sl_report_show(r->summary, key, a);
-		snprintf(key, sizeof key, "%s_rx_bytes", part[i][0]);
-		sl_report_fact(s, part[i][1], "%s sent, %s received", a, sl_report_show(r->summary, key, b));
-	}
-}
-
-static void tell_crossed(struct report *r)
-{
-	json_t *s = section(r, "What crossed"), *sum = add_up(r), *of;
-	char a[TEXT], b[TEXT], c[TEXT];
-
-	sl_report_fact(
-		s, "Data and labels",
-		"stay on this host. What is sent: the tensors below, which tell of both, the network's form, and with "
-		"share.report figures of evaluations");
-	sl_report_line(s, "columns", 7, "tensor", "what it is", "direction", "codec", "bytes with headers", "payload",
-		       "as fp32");
-	for (int i = 0; sl_report_tensors[i].name; i++) {
-		of = json_object_get(sum, sl_report_tensors[i].name);
-		if (of)
-			sl_report_line(s, "rows", 7, sl_report_tensors[i].name, sl_report_tensors[i].means,
-				       sl_report_tensors[i].sent ? "to the server" : "from the server",
-				       sl_json_string(of, "codec"), sl_report_show(of, "wire_bytes", a),
-				       sl_report_show(of, "payload_bytes", b), sl_report_show(of, "raw_bytes", c));
-	}
-	json_decref(sum);
-	tell_bytes(r, s);
-	sl_report_fact(s, "How often",
-		       "the log has the end of %" PRIu64
-		       " epoch%s. In an epoch each training row crosses once with data.sampling: "
-		       "shuffled; in a group that may be less, where others went on. An evaluated row crosses in each "
-		       "evaluation. Samples trained and evaluated in the whole run: %s",
-		       r->epochs, sl_plural((long long)r->epochs), sl_report_show(r->summary, "samples", a));
-	if (r->starts > r->ends)
-		unknown(r, "Bytes by tensor of killed processes",
-			"the table counts processes that wrote their end; the bytes of all links count the others, "
-			"too");
-	if (r->backs)
-		unknown(r, "Repeated steps",
-			"steps between a checkpoint and a kill are not in this log. A client alone repeats them with "
-			"the same values; in a group the others may have gone on, and then the server counts these "
-			"steps");
-}
-
-static void tell_who(struct report *r)
-{
-	json_t *s = section(r, "Who"), *members, *m;
+	json_t *s = sl_run_report_section(r, "Who"), *members, *m;
 	char from[TIME_TEXT], until[TIME_TEXT], steps[TEXT], rows[TEXT], name[32];
 	const json_t *link = NULL;
 	size_t i;
@@ -367,92 +429,30 @@ static void tell_who(struct report *r)
 			       sl_report_show(m, "steps", steps), sl_report_show(m, "rows", rows));
 	}
 	if (json_array_size(members))
-		unknown(r, "Keys and addresses of other members", "the server alone knows them");
-	unknown(r, "Who else read what the server received", "nothing on this host can show that");
+		sl_run_report_unknown(r, "Keys and addresses of other members", "the server alone knows them");
+	sl_run_report_unknown(r, "Who else read what the server received", "nothing on this host can show that");
 }
 
-static void tell_audits(struct report *r)
-{
-	json_t *s = section(r, "Audits of the server"), *word = json_object_get(r->summary, "servers_word"), *one;
-	char a[TEXT], b[TEXT], all[TEXT] = "";
-	size_t i;
-
-	if (r->summary)
-		sl_report_fact(s, "Begun and ended", "%s and %s in the run",
-			       sl_report_show(r->summary, "audits_begun", a),
-			       sl_report_show(r->summary, "audits_ended", b));
-	sl_report_fact(s, "In the log",
-		       "%" PRIu64 " audits, in which this host computed %" PRIu64 " steps, too; %" PRIu64
-		       " found a difference%s%s",
-		       r->audits, r->audited, r->found, r->found ? ": " : "", r->last_found);
-	json_array_foreach(word, i, one) snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? "; " : "",
-						  sl_report_word(json_string_value(one)));
-	if (*all)
-		sl_report_fact(s, "The server's word, which nothing here checked", "%s", all);
-	if (r->steps > r->audited)
-		unknown(r, "Steps without an audit", "that the server computed these as agreed is its word");
-}
-
-/* Adds a row for each figure in `of`, which is one, or an object of such. */
-static int tell_figures(json_t *s, const json_t *of, const char *name, int depth)
-{
-	char value[TEXT], chance[TEXT], worst[TEXT], by[TEXT], below[160], *classes;
-	const char *key;
-	json_t *x;
-	int n = 0;
-
-	if (json_object_get(of, "value")) {
-		classes = json_dumps(json_object_get(of, "classes"), JSON_COMPACT | JSON_REAL_PRECISION(3));
-		snprintf(by, sizeof by, "%s (class %s)", sl_report_show(of, "worst", worst),
-			 sl_report_show(of, "worst_class", chance));
-		sl_report_line(s, "rows", 5, name, sl_report_show(of, "value", value),
-			       sl_report_show(of, "chance", chance), json_object_get(of, "worst") ? by : NULL, classes);
-		free(classes);
-		return 1;
-	}
-	json_object_foreach((json_t *)(uintptr_t)of, key, x) if (json_is_object(x) && depth < 4)
-	{
-		snprintf(below, sizeof below, "%.100s%s%.50s", name, *name ? " " : "", key);
-		n += tell_figures(s, x, below, depth + 1);
-	}
-	return n;
-}
-
-static void tell_leaks(struct report *r)
-{
-	json_t *leak = read_json(r->dir, "leak/leak.json"), *s = section(r, "What the server could learn"), *x;
-	const char *of;
-
-	if (!leak) {
-		sl_report_fact(s, "Measured", "no: splitc leak CONFIG --out %.300s/leak would be part of this report",
-			       r->dir);
-		unknown(r, "Leaks", "what the server could learn from what crossed was not measured");
-		return;
-	}
-	json_object_foreach(json_object_get(leak, "in_short"), of, x)
-		sl_report_fact(s, of, "%s", json_string_value(x) ? json_string_value(x) : "-");
-	sl_report_line(s, "columns", 5, "figure", "value", "chance", "worst class", "each class");
-	(void)tell_figures(s, leak, "", 0);
-	json_decref(leak);
-	unknown(r, "Better attacks", "a bad reconstruction proves only that this attack failed");
-}
-
-static void tell_privacy(struct report *r)
+static void tell_privacy(struct sl_run_report *r)
 {
 	const json_t *p = json_object_get(r->summary, "privacy");
 	char a[TEXT], b[TEXT], c[TEXT];
 	json_t *s;
 
 	if (!json_is_object(p) && !(r->epsilon > 0)) {
-		unknown(r, "Privacy as a number", "the log has no epsilon: privacy.… was off, or no epoch has ended");
+		sl_run_report_unknown(r, "Privacy as a number",
+				      !r->settings[0] ? "the log has no epsilon, and there is no record of privacy.…"
+				      : sl_run_report_has(r, "privacy:\n  clip: 0\n")
+					      ? "there is none: privacy.… was off"
+					      : "privacy.… was on, but no epoch has ended");
 		return;
 	}
-	s = section(r, "Privacy as a number");
+	s = sl_run_report_section(r, "Privacy as a number");
 	if (!json_is_object(p)) {
 		sl_report_fact(s, "A training sample", "epsilon %.4g at the end of the last epoch in the log",
 			       r->epsilon);
-		unknown(r, "Epsilon of the epoch under way",
-			"the run has not ended: samples of one more epoch may have crossed");
+		sl_run_report_unknown(r, "Epsilon of the epoch under way",
+				      "the run has not ended: samples of one more epoch may have crossed");
 		return;
 	}
 	sl_report_fact(s, "A training sample", "epsilon %s at delta %s, by %s releases",
@@ -462,23 +462,26 @@ static void tell_privacy(struct report *r)
 		       sl_report_show(p, "evaluated_epsilon", a), sl_report_show(p, "evaluated_releases", c));
 	sl_report_fact(s, "Budget", "%s%s", sl_report_show(p, "budget", a),
 		       json_is_true(json_object_get(p, "spent")) ? "; it has ended the run" : "");
-	unknown(r, "What epsilon leaves out",
+	sl_run_report_unknown(
+		r, "What epsilon leaves out",
 		"earlier runs on the same samples; several rows of one patient; what head, tail and model learned from "
 		"a sample, unless both were frozen");
 }
 
-static void tell_interval(json_t *s, const json_t *intervals, const char *key, const char *name)
+static const char *interval(const json_t *intervals, const char *key, char out[TEXT])
 {
 	const json_t *x = json_object_get(intervals, key);
 
+	snprintf(out, TEXT, "no interval");
 	if (json_array_size(x) == 2)
-		sl_report_fact(s, name, "95 %% interval %.4g to %.4g", json_number_value(json_array_get(x, 0)),
-			       json_number_value(json_array_get(x, 1)));
+		snprintf(out, TEXT, "95 %% interval %.4g to %.4g", json_number_value(json_array_get(x, 0)),
+			 json_number_value(json_array_get(x, 1)));
+	return out;
 }
 
-static void tell_model(struct report *r)
+static void tell_model(struct sl_run_report *r)
 {
-	json_t *s = section(r, "The model"), *x;
+	json_t *s = sl_run_report_section(r, "The model"), *classes = json_object_get(r->about, "classes"), *x;
 	char path[PATH_MAX], hash[SL_CHAIN_TEXT], a[TEXT], b[TEXT], c[TEXT];
 	const json_t *intervals = json_object_get(r->summary, "test_intervals");
 	struct sl_fail fail;
@@ -487,33 +490,43 @@ static void tell_model(struct report *r)
 	if (snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, r->dir) < PATH_MAX && !sl_chain_file(hash, path, &fail))
 		sl_report_fact(s, SL_MODEL_FILE, "BLAKE2b, 16 bytes: %s", hash);
 	else
-		unknown(r, "The model", "log.dir has no " SL_MODEL_FILE);
+		sl_run_report_unknown(r, "The model", "log.dir has no " SL_MODEL_FILE);
+	if (sl_run_report_has(r, "\n  ends: private\n"))
+		sl_report_fact(
+			s, "Models of the members",
+			"differ: share.ends is private, so head and tail are this member's own. The group shares the "
+			"server's layers, which are in the file, too");
 	if (!r->summary) {
-		unknown(r, "Figures", "the run has not ended, so there is no summary");
+		sl_run_report_unknown(r, "Figures", "the run has not ended, so there is no summary");
 		return;
 	}
 	sl_report_fact(s, "Evaluated", "on the part \"%s\": loss %s, accuracy %s",
 		       sl_report_show(r->summary, "evaluated_part", a), sl_report_show(r->summary, "test_loss", b),
 		       sl_report_show(r->summary, "test_acc", c));
-	tell_interval(s, intervals, "acc", "accuracy");
-	tell_interval(s, intervals, "auc", "auc");
+	sl_report_fact(s, "accuracy", "%s, %s", c, interval(intervals, "acc", b));
 	json_object_foreach(json_object_get(r->summary, "test_metrics"), name, x)
 	{
 		snprintf(a, sizeof a, "%.6g", json_number_value(x));
-		sl_report_fact(s, name, "%s", json_is_number(x) ? a : "undefined");
+		sl_report_fact(s, name, "%s, %s", json_is_number(x) ? a : "undefined", interval(intervals, name, b));
 	}
+	if (json_array_size(classes) == 2 && json_object_size(json_object_get(r->summary, "test_metrics")))
+		sl_report_fact(
+			s, "Of which class",
+			"precision, recall, specificity, f1 and average_precision are of \"%.200s\", the second one",
+			json_string_value(json_array_get(classes, 1)));
 	x = json_object_get(r->summary, "test_baseline");
 	if (json_object_get(x, "acc"))
 		sl_report_fact(s, "To compare", "always \"%s\" has accuracy %s", sl_report_show(x, "class", a),
 			       sl_report_show(x, "acc", b));
 	if (!intervals || json_is_null(intervals))
-		unknown(r, "Intervals", "there is none for these figures");
-	unknown(r, "Other data", "the figures are of the evaluated part; data of another site or time can differ");
+		sl_run_report_unknown(r, "Intervals", "there is none for these figures");
+	sl_run_report_unknown(r, "Other data",
+			      "the figures are of the evaluated part; data of another site or time can differ");
 }
 
-static void tell_logs(struct report *r)
+static void tell_logs(struct sl_run_report *r)
 {
-	json_t *s = section(r, "The logs");
+	json_t *s = sl_run_report_section(r, "The logs");
 	struct sl_log_check found;
 	struct sl_fail fail;
 
@@ -523,40 +536,55 @@ static void tell_logs(struct report *r)
 	}
 	sl_report_fact(s, "Checked", "log.jsonl %ld lines, " SL_SESSIONS_FILE " %ld; each fits the one before",
 		       found.lines, found.sessions);
-	sl_report_fact(s, "Log head", "%s (it covers both, and the models)", found.head);
+	sl_report_fact(s, "Log head", "%s", found.head);
+	sl_report_fact(s, "A change shows in",
+		       "log.jsonl, " SL_SESSIONS_FILE ", %s, by splitc report --verify and this log head%s",
+		       SL_LOG_CHECK_FILES,
+		       found.ended ? "" : "; not yet in the models and about.json, as the run has not ended");
+	sl_report_fact(
+		s, "A change does not show in",
+		"weights in checkpoint-… and finished-… (their notes hold the heads of both logs), traffic, releases, "
+		"audits, leak, earlier records such as config.yaml.1, and what the server keeps");
 	if (found.covered < found.lines)
 		sl_report_fact(r->unknown, "The log's end", "behind line %ld nothing else holds a hash of the log",
 			       found.covered);
-	unknown(r, "Whether somebody made all files anew",
+	sl_run_report_unknown(
+		r, "Whether somebody made all files anew",
 		"the hashes have no key. Compare the log head with the one that was handed on when the run ended");
 }
 
 enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fail)
 {
-	struct report r = {.dir = dir,
-			   .sections = json_array(),
-			   .sessions = json_array(),
-			   .unknown = sl_report_section("What is not known")};
+	struct sl_run_report r = {.dir = dir,
+				  .sections = json_array(),
+				  .sessions = json_array(),
+				  .settings = "",
+				  .unknown = sl_report_section("What is not known")};
 	json_t *settings = sl_report_section("Settings");
 	enum sl_err err = read_lines(&r, "log.jsonl", take_log, fail);
+
+	if (!err)
+		err = read_lines(&r, "log.jsonl", take_epochs, fail);
 
 	if (!err && read_lines(&r, SL_SESSIONS_FILE, take_session, fail) == SL_ERR_DATA)
 		err = SL_ERR_DATA;
 	if (!err) {
-		r.about = read_json(dir, SL_ABOUT_FILE);
+		r.about = sl_run_report_json(dir, SL_ABOUT_FILE);
 		tell_run(&r, settings);
 		tell_processes(&r);
+		tell_breaks(&r);
 		tell_data(&r);
-		tell_crossed(&r);
+		sl_run_report_crossed(&r);
 		tell_who(&r);
-		tell_audits(&r);
-		tell_leaks(&r);
+		sl_run_report_audits(&r);
+		sl_run_report_leaks(&r);
 		tell_privacy(&r);
 		tell_model(&r);
 		tell_logs(&r);
 		if (!r.starts)
-			unknown(&r, "Times and links",
-				"log.dir has no " SL_SESSIONS_FILE ": an earlier version of Split wrote it");
+			sl_run_report_unknown(&r, "Times and links",
+					      "log.dir has no " SL_SESSIONS_FILE
+					      ": an earlier version of Split wrote it");
 		json_array_append(r.sections, r.unknown);
 		json_array_append(r.sections, settings);
 		*out = json_pack("{s:i, s:o, s:O, s:O?, s:O}", "schema", 1, "run", sl_json_text(dir), "sections",

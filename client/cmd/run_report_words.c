@@ -15,8 +15,8 @@ const struct sl_report_tensor sl_report_tensors[] = {
 const char *sl_report_word(const char *word)
 {
 	static const char *const means[][2] = {
-		{"steps", "the steps without an audit"},
-		{"evaluations", "the evaluations without an audit"},
+		{"steps", "the steps that no audit computed"},
+		{"evaluations", "the batches of evaluations that no audit computed"},
 		{"earlier", "what earlier processes of this run left unchecked"},
 		{"phase-start", "the state with which the last phase began"},
 		{"members", "what the other members added"},

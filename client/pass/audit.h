@@ -35,6 +35,7 @@ struct sl_audit_sum {
  * process: training steps and batches of evaluations, those that were computed here and all. */
 struct sl_audit_share {
 	uint64_t begun, ended, steps, all_steps, evals, all_evals;
+	uint64_t last_evals, all_last; /* batches of the last evaluation */
 };
 
 /* `every`: on average one in so many steps begins a stretch, and the last stretch ends with step `total`. every 0: one

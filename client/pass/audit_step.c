@@ -60,6 +60,10 @@ static enum sl_err repeat_evaluation(struct sl_audit *a, const struct sl_feed *f
 	struct sl_step_result result;
 	enum sl_err err = sl_audit_pass_over(a, a->done, fail);
 
+	if (number == 0)
+		a->share.last_evals = a->share.all_last = 0;
+	a->share.all_last++;
+	a->share.last_evals += a->on;
 	a->share.evals += a->on;
 	if (!a->on || err)
 		return err;

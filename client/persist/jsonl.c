@@ -231,6 +231,16 @@ json_t *sl_jsonl_rounding(const double *rounding, int n)
 	return json_null();
 }
 
+json_t *sl_jsonl_audited(const struct sl_jsonl_summary *s)
+{
+	const struct sl_jsonl_share *a = s->audited;
+
+	return s->audits ? json_pack("{so so so so so so}", "steps", integer(a[0].part), "of_steps", integer(a[0].of),
+				     "eval_batches", integer(a[1].part), "of_eval_batches", integer(a[1].of),
+				     "last_batches", integer(a[2].part), "of_last_batches", integer(a[2].of))
+			 : json_null();
+}
+
 json_t *sl_jsonl_privacy(const struct sl_jsonl_summary *s)
 {
 	const struct sl_jsonl_privacy *p = &s->privacy;
@@ -280,6 +290,7 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	json_object_set_new(line, "test_baseline", sl_jsonl_baseline(s));
 	json_object_set_new(line, "test_intervals", sl_jsonl_intervals(s));
 	json_object_set_new(line, "privacy", sl_jsonl_privacy(s));
+	json_object_set_new(line, "audited", sl_jsonl_audited(s));
 	json_object_set_new(line, "group", s->group ? json_loads(s->group, 0, NULL) : json_null());
 	return sl_jsonl_line(log, line);
 }

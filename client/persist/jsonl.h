@@ -82,6 +82,11 @@ struct sl_jsonl_summary {
 	/* parts of the above, over a link: the middle's weights, ZMTP's framing, and what encryption adds */
 	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	uint64_t audits_begun, audits_ended;
+	/* audited of all: steps, batches of evaluations, batches of the last one; of this process */
+	struct sl_jsonl_share {
+		uint64_t part, of;
+	} audited[3];
+	bool audits;    /* the run has audits */
 	uint64_t still; /* steps that somebody else's norm has left nearly without effect; of this process */
 	struct sl_jsonl_privacy privacy;
 	const char *group;                /* the record of a group's steps, as JSON; NULL: none */
@@ -107,6 +112,8 @@ struct json_t *sl_jsonl_rounding(const double *rounding, int n);
 /* What the evaluation is compared with, and intervals of its figures; null: they are not known. */
 struct json_t *sl_jsonl_baseline(const struct sl_jsonl_summary *s);
 struct json_t *sl_jsonl_intervals(const struct sl_jsonl_summary *s);
+/* s->audited as an object; null: the run has no audits. */
+struct json_t *sl_jsonl_audited(const struct sl_jsonl_summary *s);
 /* s->privacy as an object; null: nothing is accounted. */
 struct json_t *sl_jsonl_privacy(const struct sl_jsonl_summary *s);
 /* s->word as an array. */

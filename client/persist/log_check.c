@@ -148,7 +148,8 @@ static enum sl_err check_end(const struct sl_chain *log, const struct told *told
 	return SL_OK;
 }
 
-static enum sl_err check_file(const char *dir, const char *name, const char *said, bool *same, struct sl_fail *fail)
+static enum sl_err check_file(const char *dir, const char *name, const char *said, struct sl_log_check *out,
+			      struct sl_fail *fail)
 {
 	char path[PATH_MAX], hash[SL_CHAIN_TEXT];
 	enum sl_err err;
@@ -161,8 +162,11 @@ static enum sl_err check_file(const char *dir, const char *name, const char *sai
 				  "%s is not the file that this run has written: its hash is %s, and " SL_SESSIONS_FILE
 				  " names %s",
 				  path, hash, said);
-	if (same)
-		*same = !err;
+	for (int i = 0; !err; i++)
+		if (!out->same[i]) {
+			out->same[i] = name;
+			break;
+		}
 	return err;
 }
 
@@ -180,13 +184,15 @@ enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fa
 	if (!err)
 		err = check_checkpoints(dir, &log, &sessions, &told, out, fail);
 	if (!err)
-		err = check_file(dir, SL_RECORD_FILE, told.config, NULL, fail);
+		err = check_file(dir, SL_RECORD_FILE, told.config, out, fail);
 	if (!err && told.ended)
-		err = check_file(dir, SL_ABOUT_FILE, told.about, NULL, fail);
+		err = check_file(dir, SL_ABOUT_FILE, told.about, out, fail);
 	if (!err && told.ended)
-		err = check_file(dir, SL_MODEL_FILE, told.model, &out->model_said, fail);
+		err = check_file(dir, SL_MODEL_FILE, told.model, out, fail);
 	if (!err && told.ended)
-		err = check_file(dir, SL_MODEL_BEST, told.best, NULL, fail);
+		err = check_file(dir, SL_MODEL_BEST, told.best, out, fail);
+	for (int i = 0; i < 4 && out->same[i]; i++)
+		out->model_said |= strcmp(out->same[i], SL_MODEL_FILE) == 0;
 	out->model_missing = told.ended && told.model[0] && !out->model_said;
 	out->lines = log.n;
 	out->sessions = sessions.n;

@@ -10,12 +10,16 @@
 #include "common/base/err.h"
 #include "common/link/chain.h"
 
+/* The files whose hashes sessions.jsonl holds, beside the logs. */
+#define SL_LOG_CHECK_FILES "model.safetensors, best.safetensors, config.yaml, about.json"
+
 struct sl_log_check {
 	long lines, sessions;     /* of log.jsonl; of sessions.jsonl */
 	long covered;             /* so many lines of log.jsonl depend on a head that another file holds */
 	long unchained;           /* so many first lines are of an earlier version, whose lines have no hashes */
 	bool ended;               /* the last process wrote the run's end */
 	bool model_said;          /* model.safetensors is the file that the end names */
+	const char *same[4];      /* such files, also others, and the config.yaml that a start names; NULL: no more */
 	bool model_missing;       /* the end names one, and it is not there */
 	char head[SL_CHAIN_TEXT]; /* of both logs, as the summary prints it */
 };

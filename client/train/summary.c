@@ -153,6 +153,10 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.framing_rx_bytes = rx->framing,
 		.curve_tx_bytes = tx->curve,
 		.curve_rx_bytes = rx->curve,
+		.audits = link->audits,
+		.audited = {{link->audited.steps, link->audited.all_steps},
+			    {link->audited.evals, link->audited.all_evals},
+			    {link->audited.last_evals, link->audited.all_last}},
 		.audits_begun = link->audited.begun,
 		.audits_ended = link->audited.ended,
 		.still = t->still,
@@ -424,12 +428,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));
 	json_object_set_new(root, "audits_begun", json_integer((json_int_t)s->audits_begun));
 	json_object_set_new(root, "audits_ended", json_integer((json_int_t)s->audits_ended));
-	json_object_set_new(root, "audited",
-			    link->audits ? json_pack("{s:I, s:I, s:I, s:I}", "steps", (json_int_t)link->audited.steps,
-						     "of_steps", (json_int_t)link->audited.all_steps, "eval_batches",
-						     (json_int_t)link->audited.evals, "of_eval_batches",
-						     (json_int_t)link->audited.all_evals)
-					 : json_null());
+	json_object_set_new(root, "audited", sl_jsonl_audited(s));
 	json_object_set_new(root, "group", group ? group : json_null());
 	json_object_set_new(root, "servers_word", sl_jsonl_words(s));
 	json_object_set_new(root, "label_rounding", sl_jsonl_rounding(s->rounding, s->numbers));

@@ -1,5 +1,6 @@
 /* Whom a group's step waits for, who comes and goes, and who may leave. On the loop. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,7 +386,7 @@ static int find_owed(const struct sl_group *g)
 
 void sl_group_say_short(struct sl_group *g)
 {
-	char missing[sizeof g->waits] = "", away[sizeof g->away] = "", text[48];
+	char missing[sizeof g->waits] = "", away[sizeof g->away] = "", text[48], limit[96] = "";
 	uint64_t ends_at;
 	int owed, here;
 
@@ -402,15 +403,18 @@ void sl_group_say_short(struct sl_group *g)
 	if (strcmp(missing, g->waits) == 0)
 		owed = here = -1; /* it is said already */
 	memcpy(g->waits, missing, sizeof g->waits);
+	if (ends_at)
+		snprintf(limit, sizeof limit, ", and may miss %.0f of all %" PRIu64 " (share.least is %g)",
+			 floor((1 - g->t.least) * (double)ends_at + 1e-9), ends_at, g->t.least);
 	if (owed >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-owes",
-			       "group %s waits behind step %" PRIu64 " for member %d, which %s%s: it has %" PRIu64
-			       " of %" PRIu64 " steps so far, and share.least is %g",
+			       "group %s waits behind step %" PRIu64
+			       " for member %d, which %s%s: it has missed %" PRIu64 " steps%s",
 			       g->name, g->t.step, owed,
 			       g->member[owed].idle_s ? "does not do its part"
 			       : ends_at              ? "is away"
 						      : "has never come",
-			       since(g, owed, text), g->t.step - g->t.seat[owed].missed, g->t.step, g->t.least);
+			       since(g, owed, text), g->t.seat[owed].missed, limit);
 	else if (here >= 0)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d member%s there, and share.quorum needs %d: "

@@ -24,7 +24,7 @@ is() { [ "$1" = "$2" ] || fail "$3: '$1', not '$2'"; }
 like() { [[ $1 =~ $2 ]] || fail "$3: '$1'"; }
 
 # ---- a group: member 2 is killed, and goes on
-group=(--set share.group=wards --set share.clients=3 --set share.epoch_steps=6 --set link.on_server_lost=wait --set link.retry_ms=20)
+group=(--set share.group=wards --set share.clients=3 --set share.epoch_steps=6 --set share.ends=private --set link.on_server_lost=wait --set link.retry_ms=20)
 for k in 0 1 2; do
 	start_slow_client 1 15 ward-$k "$tmp/client.yaml" "${group[@]}" --set share.member=$k --set auth.secret_key="$tmp/$k.key"
 	pid[k]=$client_pid
@@ -46,6 +46,39 @@ is "$(cell ward.json Who 1 2)" "$endpoint" 'the address'
 is "$(fact ward.json 'What is not known' 'Keys and addresses of other members')" 'the server alone knows them' 'other members'
 like "$(fact ward.json 'What is not known' 'Bytes by tensor of killed processes')" . 'bytes of the killed process'
 like "$(fact ward.json 'The logs' Checked)" 'each fits the one before$' 'the logs'
+# The lines below "All bytes" add up to it, with the tensors in the table.
+adds_up() {
+	python3 - "$tmp/$1" <<-'PY' || fail "$1: the bytes do not add up"
+		import json, re, sys
+		s = next(s for s in json.load(open(sys.argv[1]))["sections"] if s["title"] == "What crossed")
+		lines = [tuple(map(int, m)) for _, t in s["facts"] for m in re.findall(r"^(\d+) sent, (\d+) received$", t)]
+		of = [sum(int(r[4]) for r in s["rows"] if r[2].startswith(way)) for way in ("to", "from")]
+		assert len(lines) == 5 and all(sum(l[w] for l in lines[1:]) + of[w] == lines[0][w] for w in (0, 1)), (lines, of)
+	PY
+}
+adds_up ward.json
+summary=$(jq -c 'select(.type == "summary")' "$tmp/ward-2/log.jsonl") own=$(jq -s 'map(select(.type == "step" and .skipped != true)) | length' "$tmp/ward-2/log.jsonl")
+is "$(fact ward.json 'The run' 'Steps of the whole run')" "$(jq -r '"\(.steps), in \(.epochs) epochs; of a group also those that this member missed"' <<<"$summary")" 'steps of the run'
+said=$(jq '.group.members[2].steps' <<<"$summary")
+lost=$(fact ward.json 'What was interrupted' 'Lost with a killed process')
+if [ "$said" -gt "$own" ]; then like "$lost" "^$((said - own)) steps? of this host" 'steps that were lost'; else is "$lost" '' 'steps that were lost'; fi
+is "$(jq -r '.sections[] | select(.title == "What was interrupted").rows[] | select(.[1] | test("checkpoint")) | .[2]' "$tmp/ward.json")" "$(jq -r 'select(.type == "back").step' "$tmp/ward-2/sessions.jsonl")" 'the step that it went on from'
+like "$(jq -r '.sections[] | select(.title == "What was interrupted").rows[0][1]' "$tmp/ward.json")" 'killed, or failed$' 'the kill'
+absent=$(jq -r '.group.absent // empty' <<<"$summary")
+[ -z "$absent" ] || like "$(fact ward.json 'What was interrupted' 'To check the state')" "--local --clients 3 --absent $absent " 'the command that repeats it'
+for id in $(jq -r '.warnings[].id' <<<"$summary"); do like "$(fact ward.json 'What was interrupted' "Warning $id" | head -n 1)" . "warning $id"; done
+like "$(cell ward.json 'Processes of the run' 0 1)" '^last seen 20' 'when the killed process was seen last'
+like "$(fact ward.json 'What crossed' 'How often each training row crossed')" '^[12][.][0-9]+ times on average' 'how often'
+like "$(fact ward.json 'What crossed' 'Rows of one patient')" 'count apart' patients
+like "$(fact ward.json 'The model' 'Models of the members')" 'share.ends is private' 'three models'
+like "$(fact ward.json 'The logs' 'A change shows in')" 'about.json' 'what is covered'
+like "$(fact ward.json 'The logs' 'A change does not show in')" 'traffic' 'what is not'
+is "$(fact ward.json 'What is not known' 'Privacy as a number')" 'there is none: privacy.… was off' privacy
+is "$(fact ward.json 'The run' 'Privacy: clip of head_act')$(fact ward.json 'The run' 'Noise on head_act (noise.…)')" '' 'settings that are off'
+like "$(fact ward.json 'What the server could learn' Measured)" 'splitc leak .*ward-2/config.yaml --weights .*ward-2/model.safetensors' 'what to run'
+"$SPLITC" report "$tmp/ward-2" --verify >"$tmp/verify" || fail "--verify: $(cat "$tmp/verify")"
+for file in config.yaml about.json model.safetensors; do grep -qx "$file is the one that the run has written" "$tmp/verify" || fail "--verify says nothing of $file: $(cat "$tmp/verify")"; done
+grep -q '^sessions.jsonl, [0-9]* lines: each fits the one before$' "$tmp/verify" || fail "--verify: $(cat "$tmp/verify")"
 
 # ---- an audited run: killed, goes on, and its leaks are measured
 client_dies client.apply@8 'a <b>&"run' "$tmp/client.yaml" --set train.audit.every=2 --set codec.head_act=quant:8
@@ -60,6 +93,27 @@ is "$(fact run.json 'The model' model.safetensors)" "BLAKE2b, 16 bytes: $(python
 sent=$(jq -s 'map(select(.type == "end").direction.head_act.wire_bytes) | add' "$run/sessions.jsonl")
 is "$(jq -r '.sections[] | select(.title == "What crossed").rows[] | select(.[0] == "head_act") | .[2:5] | join(" ")' "$tmp/run.json")" "to the server quant:8 $sent" head_act
 [ "$(jq '.sections[] | select(.title == "What the server could learn").rows | length' "$tmp/run.json")" -gt 5 ] || fail 'no figures of leaks'
+adds_up run.json
+like "$(fact run.json 'What crossed' 'How often each training row crossed')" '^2 times. Epochs with all steps in the log: 2; with some: 0; more, if a killed process' 'how often'
+like "$(fact run.json 'Audits of the server' 'Steps that this host computed, too')" '^[0-9]+(-[0-9]+)?(, [0-9]+(-[0-9]+)?)*( and others)?$' 'the audited steps'
+python3 - "$tmp/run.json" "$run/log.jsonl" "$run/leak/leak.json" <<-'PY' || fail 'audits, or leaks'
+	import json, re, sys
+	report, log, leak = json.load(open(sys.argv[1])), [json.loads(l) for l in open(sys.argv[2])], json.load(open(sys.argv[3]))
+	facts = {s["title"]: dict(s["facts"]) for s in report["sections"]}
+	a = facts["Audits of the server"]
+	steps = [n for x in a["Steps that this host computed, too"].split(", ") for f, _, t in [x.partition("-")] for n in range(int(f), int(t or f) + 1)]
+	assert len(steps) == sum(l["steps"] for l in log if l["type"] == "audit"), a
+	share = next(l for l in log if l["type"] == "summary")["audited"]
+	said = list(map(int, re.findall(r"\d+", a["Batches of evaluations that this host computed, too"])))
+	assert said == [share[k] for k in ("eval_batches", "of_eval_batches", "last_batches", "of_last_batches")], (said, share)
+	assert 0 <= said[2] <= said[3] <= said[1] and said[3] == 4 and said[2] <= said[0], said
+	rows = {r[0]: r for s in report["sections"] if s["title"] == "What the server could learn" for r in s["rows"]}
+	for name, f in leak["labels"].items():
+	    row, there = rows[f'labels "{name}"'], [v for v in f["classes"] if v is not None]
+	    names = [c for c, v in zip(json.load(open(sys.argv[2].replace("log.jsonl", "about.json")))["classes"], f["classes"]) if v == max(there)]
+	    assert row[4] == ("all classes alike" if len(names) == len(there) else ", ".join(n[:40] for n in names)), row
+	    assert row[2] == "%.4g to %.4g" % (f["low"], f["high"]), row
+PY
 is "$(fact run.json 'What is not known' Leaks)" '' 'leaks, which were measured'
 like "$(fact run.json 'What is not known' 'Better attacks')" . 'other attacks'
 
