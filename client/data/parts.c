@@ -173,14 +173,12 @@ static int64_t states_of(const char **at, int deep)
 	return sum;
 }
 
-static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
+static enum sl_err compile_by(struct deal *d, struct sl_fail *fail)
 {
 	const char *by = d->spec->parts->by, *foreign = find_foreign(by), *from = by;
 	char why[120];
 	int wrong;
 
-	if (!by[0] || d->set->source->key || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
-		return SL_OK;
 	if (foreign)
 		return sl_fail_at(
 			fail, "data.split.by", SL_ERR_CONFIG,
@@ -197,10 +195,37 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 	if (wrong) {
 		regerror(wrong, &d->by, why, sizeof why);
 		return sl_fail_at(fail, "data.split.by", SL_ERR_CONFIG,
-				  "\"%.80s\" is no regular expression over the names of pictures: %s", by, why);
+				  "\"%.80s\" is no regular expression over names: %s", by, why);
 	}
 	d->named = true;
 	return SL_OK;
+}
+
+static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
+{
+	if (!d->spec->parts->by[0] || d->set->source->key ||
+	    strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
+		return SL_OK;
+	return compile_by(d, fail);
+}
+
+enum sl_err sl_parts_name_keys(const struct sl_set_spec *spec, const struct sl_names *names, uint64_t *keys,
+			       struct sl_fail *fail)
+{
+	struct deal d = {.spec = spec};
+	enum sl_err err = spec->parts && spec->parts->by[0] ? compile_by(&d, fail) : SL_OK;
+
+	for (int64_t i = 0; i < names->n && !err; i++) {
+		const char *name = sl_name(names, i);
+
+		if (d.named)
+			err = match(&d, name, &keys[i], fail);
+		else
+			keys[i] = sl_parts_key(name, strlen(name));
+	}
+	if (d.named)
+		regfree(&d.by);
+	return err;
 }
 
 static enum sl_err read_keys(struct deal *d, struct sl_fail *fail)

@@ -6,6 +6,7 @@
 #ifndef SL_CLIENT_DATA_PARTS_H
 #define SL_CLIENT_DATA_PARTS_H
 
+#include "client/data/name_list.h"
 #include "client/data/source.h"
 
 enum sl_parts_own { SL_PARTS_TRAIN, SL_PARTS_VAL, SL_PARTS_TEST, SL_PARTS_COUNT };
@@ -33,6 +34,9 @@ struct sl_parts {
 enum sl_parts_own sl_parts_of(const struct sl_parts *parts, uint64_t key);
 /* Hashes bytes to a key. */
 uint64_t sl_parts_key(const void *data, size_t bytes);
+/* keys [names->n]: of what data.split.by matches in each name, or of the whole names without it. */
+enum sl_err sl_parts_name_keys(const struct sl_set_spec *spec, const struct sl_names *names, uint64_t *keys,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether training's samples are divided one by one, without `by`. */
 bool sl_parts_divides_rows(const struct sl_set_spec *spec);
 

@@ -29,6 +29,7 @@ enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, con
 		const int64_t is[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec};
 
 		hash = XXH3_64bits_withSeed(is, sizeof is, hash);
+		hash = XXH3_64bits_withSeed(path, strlen(path), hash);
 	}
 	*out = hash;
 	return SL_OK;

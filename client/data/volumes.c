@@ -31,6 +31,7 @@ struct volumes {
 	struct sl_volume_spec spec;
 	struct sl_volume *at; /* [cases] */
 	uint64_t *hash;       /* [cases] */
+	uint64_t *key;        /* [cases], of data.split */
 	int64_t *begin;       /* [cases + 1], a case's samples */
 	bool draws;           /* samples are drawn anew in each epoch; else they cover the cases */
 	int mask_classes;
@@ -64,6 +65,7 @@ static void close_volumes(struct volumes *v)
 	sl_names_close(&v->classes);
 	free(v->at);
 	free(v->hash);
+	free(v->key);
 	free(v->begin);
 	free(v);
 }
@@ -85,6 +87,10 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 		err = sl_volume_list_open(&v->list, spec, fail);
 	if (!err && !set_classes(v, spec))
 		err = no_memory(fail);
+	if (!err) {
+		v->key = calloc((size_t)v->list.cases.n + 1, sizeof *v->key);
+		err = v->key ? sl_parts_name_keys(spec, &v->list.cases, v->key, fail) : no_memory(fail);
+	}
 	if (err)
 		close_volumes(v);
 	else
@@ -117,14 +123,6 @@ static int64_t count_of(const struct volumes *v, const int64_t dim[3])
 	return n;
 }
 
-/* All patches of a case stay in one part of data.split. */
-static uint64_t key_of(const struct volumes *v, int64_t i)
-{
-	const char *name = sl_name(&v->list.cases, i);
-
-	return sl_parts_key(name, strlen(name));
-}
-
 static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			     struct sl_fail *fail)
 {
@@ -137,7 +135,7 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 		err = sl_volume_list_files(&v->list, i, files, fail);
 		if (!err)
 			err = sl_volume_check(dim, &v->spec, files, fail);
-		if (!err && (!spec->parts || sl_parts_of(spec->parts, key_of(v, i)) == spec->parts->own))
+		if (!err && (!spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
 			count += count_of(v, dim);
 	}
 	if (!err && spec->parts && !count)
@@ -423,9 +421,12 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&((const struct volumes *)set->data)->classes, label);
 }
 
+/* All patches of a case, and of cases with one key, stay in one part of data.split. */
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	return key_of(set->data, case_of(set->data, index));
+	const struct volumes *v = set->data;
+
+	return v->key[case_of(v, index)];
 }
 
 static uint64_t fingerprint(const struct sl_set *set)

@@ -79,7 +79,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "data.split.train", data.split.train, 0, 1, "0", "share; 0: no split", "share of the training files that trains; a sample stays in its part when the data grow"),
 	SL_DOUBLE(T, "data.split.val", data.split.val, 0, 1, "0", "share", "part that evaluations during training use"),
 	SL_DOUBLE(T, "data.split.test", data.split.test, 0, 1, "0", "share", "part that splitc eval and predict use, and nothing else; 0: they use val"),
-	SL_STRING(T, "data.split.by", data.split.by, NULL, "", "what stays in one part: a column, such as patient, which is then no feature; of pictures without data.labels the first group of a regular expression over their paths, such as (p[0-9]+)_"),
+	SL_STRING(T, "data.split.by", data.split.by, NULL, "", "what stays in one part: a column, such as patient, which is then no feature; of pictures without data.labels, and of volumes, the first group of a regular expression over their paths or the names of their cases, such as (p[0-9]+)_"),
 	SL_INT64(T, "data.split.seed", data.split.seed, 0, 0x1p53, "0", NULL, "another seed makes another split"),
 	SL_INT(T, "data.split.folds", data.split.folds, 0, 100, "0", "0: none", "cross-validation, in place of train and val: so many folds of what test leaves; splitc sweep trains once for each"),
 	SL_INT(T, "data.split.fold", data.split.fold, 0, 99, "0", NULL, "of data.split.folds: the fold that validates, from 0; the others train"),

@@ -60,12 +60,19 @@ same_run again local 36
 cmp "$tmp/cache-ct/train-case1.vol" "$tmp/whole.vol"
 stat -c '%n %Y %Z' "$tmp"/cache-ct/*.vol | diff "$tmp/before" - | grep -c '^>' >"$tmp/changed" || true
 [ "$(cat "$tmp/changed")" = 2 ] || fail "$(cat "$tmp/changed") cases were prepared again"
+cp -a "$tmp/ct" "$tmp/elsewhere" # files of equal sizes and times in another folder are others
+client moved "$tmp/ct.yaml" --local --set data.dir="$tmp/elsewhere" --set train.epochs=1 || fail "moved: exit status $?"
+[ "$(grep -c 'INFO prepare: ' "$tmp/moved.log")" = 2 ] || fail 'cases of another folder were taken from the cache'
 client wide "$tmp/ct.yaml" --local --set data.spacing=2.5,1.1,0.9 --set data.axes=zyx --set train.epochs=1 || fail "another spacing: exit status $?"
 live prepared "$tmp/ct" "$tmp/cache-ct" -100 250 2.5 1.1 0.9
 
 as_local 'mri linked' 'mri local' 24 "$tmp/mri.yaml" --set data.axes=xyz
 jq -ne --argjson dice "$(dice 'mri local')" '$dice > 0.6' >"$tmp/out" || fail "four sequences: dice $(dice 'mri local')"
 client folds "$tmp/mri.yaml" --local --set data.split.folds=2 --set train.epochs=1 || fail "folds: exit status $?"
+# Cases of one patient stay together.
+by() { config=$tmp/mri.yaml refused "$2" "$3" --local --set data.split.train=0.5 --set data.split.val=0.5 --set data.split.by="$1"; }
+by '(p)' 78 'data.split'
+by 'patient([0-9])' 65 'its name does not match'
 "$SPLITC" eval "$tmp/ct.yaml" --local --set log.dir="$tmp/local" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
 jq -e --argjson dice "$(dice local)" '(.test_metrics.dice - $dice | fabs) < 1e-9' "$tmp/eval.json" >"$tmp/out" || fail "eval: $(cat "$tmp/eval.json")"
 "$SPLITC" eval "$tmp/ct.yaml" --local --set log.dir="$tmp/local" --set data.cache="$tmp/other" --set data.intensity=ct:0,9 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
