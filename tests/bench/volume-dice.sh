@@ -3,7 +3,8 @@
 # Dice of a U-Net with level 0 at home, beside PyTorch's: for each seed it trains with a server on this host, on the
 # synthetic cases of tests/golden/volumes_cases.py. PyTorch then begins with the same weights, and takes the same patches in
 # the same order, the same rates and the same optimizer. Both are evaluated with the same patches of the test cases.
-# Then three members of a group train rounds with two of the six cases each, and member 0 alone with its two.
+# Then three members of a group train rounds with two of the six cases each, and member 0 alone with its two: in three times
+# as many epochs, and so in as many steps.
 # SEEDS (1 2 3), SIDE (32) of the patch, WIDTHS (8 16 32 64), EPOCHS (40) of 12 patches, THREADS (1) of each side.
 set -eu -o pipefail
 cd "$(dirname "$0")/../.."
@@ -46,7 +47,7 @@ for k in 0 1 2; do
 	cp -r "$tmp/ct/masks/train" "$tmp/ct/masks/test" "$tmp/site$k/masks"
 	for other in 0 1 2; do [ $other = $k ] || rm "$tmp/site$k/train/case$other".* "$tmp/site$k/train/case$((other + 3))".*; done
 done
-of=(--set model.network="$tmp/net-${seeds[0]}.safetensors" --set data.cache=)
+of=(--set model.network="$tmp/net-${seeds[0]}.safetensors" --set data.cache= --set train.epochs=$((3 * epochs)) --set train.eval_every=$((3 * epochs)))
 dice() { jq -s 'map(.test_metrics.dice // empty) | last * 1e4 | round / 1e4' "$tmp/$1/log.jsonl"; }
 client alone "$tmp/client.yaml" "${of[@]}" --set data.dir="$tmp/site0" || fail "alone: exit status $?"
 members rounds "$tmp/client.yaml" 3 "${of[@]}" --set data.dir="$tmp/site%m" --set share.mode=rounds --set share.round=2
