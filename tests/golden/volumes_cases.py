@@ -146,14 +146,11 @@ def make(folder, sequences="4"):
     split.write_network(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(), nn.Conv2d(4, CLASSES, 1)), torch.zeros(2, 3, SIDE, SIDE), f"{folder}/flat.safetensors")
 
 
-def unet(folder, side, *widths):
+def u_net(widths):
     """A U-Net with a level for each width, as e0, down1, e1 … u0, d0, out; level 0 with the step into the next one is a head."""
     import torch
     from torch import nn
 
-    import split
-
-    widths = [int(w) for w in widths or (16, 32, 64, 128, 256)]
     block = lambda i, o, s=1: nn.Sequential(nn.Conv3d(i, o, 3, s, 1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))
 
     class UNet(nn.Module):
@@ -177,10 +174,19 @@ def unet(folder, side, *widths):
                 x = getattr(self, f"d{i}")(torch.cat([skips[i], getattr(self, f"u{i}")(x)], 1))
             return self.out(x)
 
+    return UNet()
+
+
+def unet(folder, side, *widths):
+    """The cases of `ct`, and a U-Net for patches of this side."""
+    import torch
+
+    import split
+
     side = int(side)
     ct(f"{folder}/ct", np.random.default_rng(7))
     torch.manual_seed(1)
-    split.write_network(UNet(), torch.zeros(1, 1, side, side, side), f"{folder}/unet.safetensors")
+    split.write_network(u_net([int(w) for w in widths or (16, 32, 64, 128, 256)]), torch.zeros(1, 1, side, side, side), f"{folder}/unet.safetensors")
 
 
 def read(path):

@@ -227,6 +227,7 @@ void sim_work_make(void)
 	write_text("client.yaml", client_yaml);
 	write_text("net.yaml", net_yaml);
 	write_networks();
+	sim_volumes_make();
 	write_text("server.yaml", server_yaml);
 	snprintf(labels, sizeof labels, "%s%s", client_yaml, labels_yaml);
 	write_party("labels", labels);

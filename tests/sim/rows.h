@@ -136,3 +136,11 @@ ROW("skip-head",
     "model.network=../nan.safetensors head_end=sum tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "
     "train.accumulate=3 train.ema=0.9",
     0)
+/* Volumes, in one chunk and in four; one with a skip that stays at home, and codecs with state. */
+#define VOLUMES                                                                                                     \
+	"head_end=a1 model.network=../volumes.safetensors model.task=pixels data.kind=volumes data.dir=../volumes " \
+	"data.patch=4,8,8 data.patches=20 data.intensity=ct:0,140 data.cache=../cache "                             \
+	"data.transforms=RandomFlip(),RandomNoise(0.2) train.batch=4 "
+ROW("volumes", VOLUMES "tail_begin=d train.chunks=1 train.loss=dice_ce codec=quant:8", 0)
+ROW("volumes-home", VOLUMES "tail_begin=c0 train.chunks=4", 0)
+#undef VOLUMES

@@ -236,6 +236,9 @@ bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member g
 void sim_compare(const struct sim_row *row);
 void sim_compare_record(int k); /* member k has ended: its list of who was absent is the server's */
 
+/* ---- volumes.c */
+void sim_volumes_make(void); /* a network and cases of volumes, in the current folder */
+
 /* ---- group.c */
 void sim_note_file(const char *path); /* it has got its name */
 
