@@ -203,8 +203,7 @@ static enum sl_err compile_by(struct deal *d, struct sl_fail *fail)
 
 static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 {
-	if (!d->spec->parts->by[0] || d->set->source->key ||
-	    strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
+	if (!d->spec->parts->by[0] || d->set->source->key || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
 		return SL_OK;
 	return compile_by(d, fail);
 }
