@@ -2,8 +2,9 @@
  *
  * An output of a row reads x[2i − 1], x[2i] and x[2i + 1]. The odd inputs are a row of their own, under a kernel of two
  * taps, g[0] and g[2]: F(4, 2), from the values at ±2/3, ±3/2 and ∞. The even inputs lie under one tap, g[1]. So a
- * tile's row of 4 outputs has 9 places, of which the last four have the same weights, and 81 in two dimensions, where a
- * direct sum has 144 products. dX is alike: its odd pixels come from a kernel of two taps, its even ones from one. */
+ * tile's row of 4 outputs has 9 places, of which the last four have the same weights. In two dimensions these are 81
+ * places, where a direct sum has 144 products. dX is alike: its odd pixels come from a kernel of two taps, its even
+ * ones from one. */
 enum { WINO2_SIDE = 9, WINO2_EVEN = 5 /* places before those of one tap */ };
 
 /* Bᵀ·d: five values of five. */

@@ -6,11 +6,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
-python=${PYTHON:-/usr/bin/python3}
-library=$PWD/$BUILD/libsplit.so.0
-"$python" -c 'import torch' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
-[ -f "$library" ] || fail "$library is not built: make lib"
-live() { SPLIT_LIBRARY=$library PYTHONPATH=$PWD/python "$python" -W ignore tests/golden/volumes_cases.py "$@" >"$tmp/live" 2>&1 || fail "$*: $(tail -n 3 "$tmp/live")"; }
+. tests/e2e/lib/volumes.sh
+live() { live_by volumes_cases.py "$@"; }
 live make "$tmp"
 start_server one threads=2
 config() { # NAME INTENSITY
