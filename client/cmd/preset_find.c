@@ -13,12 +13,12 @@
 #include "client/data/csv_number.h"
 #include "client/data/label_table.h"
 #include "client/data/name_list.h"
+#include "client/data/nifti.h"
 #include "client/data/parts.h"
 #include "client/data/picture.h"
 #include "client/model/source.h"
 #include "client/text/records.h"
 #include "common/base/folder.h"
-#include "common/base/text.h"
 
 enum { MOST_DEPTH = 4, FEW_COLUMNS = 4, SENTENCE = 5 /* blanks */, NAMED = 5, ROW_TOKENS = 128 };
 
@@ -271,7 +271,7 @@ static bool find_volumes(struct sl_preset_data *out, const char *path, struct sl
 		return false;
 	list(&e, train);
 	for (int64_t i = 0; i < e.of[REST].n && !any; i++)
-		any = sl_ends_with(sl_name(&e.of[REST], i), ".nii") || sl_ends_with(sl_name(&e.of[REST], i), ".nii.gz");
+		any = sl_nifti_ending(sl_name(&e.of[REST], i)) != NULL;
 	drop(&e);
 	snprintf(masks, sizeof masks, "%.*s/masks", PATH_MAX - 8, path);
 	out->masks = any && sl_folder_is(masks);

@@ -10,7 +10,6 @@
 #include "client/data/nifti.h"
 #include "client/data/source.h"
 #include "client/setup/setup.h"
-#include "common/base/text.h"
 
 enum { FAR_BELOW = -200 };
 
@@ -21,7 +20,7 @@ static enum sl_err list(struct sl_names *out, const char *folder, struct sl_fail
 	bool fits = true;
 
 	while (dir && fits && (entry = readdir(dir)))
-		if (sl_ends_with(entry->d_name, ".nii") || sl_ends_with(entry->d_name, ".nii.gz"))
+		if (sl_nifti_ending(entry->d_name))
 			fits = entry->d_name[0] == '.' || sl_names_add(out, entry->d_name);
 	if (!dir)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", folder, strerror(errno));

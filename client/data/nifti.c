@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "common/base/text.h"
+
 enum { MOST_HEADER = 540, BUFFER = 1 << 16, MOST_OFFSET = 1 << 24, GZIP_RATIO = 1032 /* at most, of deflate */ };
 
 /* Where a header has its numbers, and how many bytes they take. */
@@ -23,6 +25,11 @@ static const struct type {
 	enum { UNSIGNED, SIGNED, REAL } kind;
 } types[] = {{2, 1, UNSIGNED}, {4, 2, SIGNED},     {8, 4, SIGNED},     {16, 4, REAL},     {64, 8, REAL},
 	     {256, 1, SIGNED}, {512, 2, UNSIGNED}, {768, 4, UNSIGNED}, {1024, 8, SIGNED}, {1280, 8, UNSIGNED}};
+
+const char *sl_nifti_ending(const char *name)
+{
+	return sl_ends_with(name, ".nii.gz") ? ".nii.gz" : sl_ends_with(name, ".nii") ? ".nii" : NULL;
+}
 
 /* A file that is read from its start, inflated if it is gzip's. */
 struct reader {

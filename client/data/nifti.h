@@ -12,6 +12,9 @@
 
 enum { SL_NIFTI_MOST = 1 << 30 /* voxels of a file */ };
 
+/* The ending of a NIfTI file's name, ".nii.gz" or ".nii". NULL: it has neither. */
+const char *sl_nifti_ending(const char *name);
+
 /* Where voxels are in the world: the centre of voxel (a, b, c) is at m[·][0] a + m[·][1] b + m[·][2] c + m[·][3]. */
 struct sl_world {
 	double m[3][4];

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/data/nifti.h"
 #include "client/data/parts.h"
 #include "common/base/folder.h"
-#include "common/base/text.h"
 
 #define EACH_CASE                                                                            \
 	"each case is a file CASE.nii.gz, or CASE_0000.nii.gz, CASE_0001.nii.gz … of its " \
@@ -23,15 +23,10 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of volumes");
 }
 
-static const char *ending_of(const char *name)
-{
-	return sl_ends_with(name, ".nii.gz") ? ".nii.gz" : sl_ends_with(name, ".nii") ? ".nii" : NULL;
-}
-
 /* Bytes of a file's name that name the case: not the ending, and not the number of a sequence, such as _0001. */
 static size_t case_bytes(const char *name)
 {
-	const size_t n = strlen(name) - strlen(ending_of(name));
+	const size_t n = strlen(name) - strlen(sl_nifti_ending(name));
 
 	if (n > 5 && name[n - 5] == '_' && isdigit((unsigned char)name[n - 4]) && isdigit((unsigned char)name[n - 3]) &&
 	    isdigit((unsigned char)name[n - 2]) && isdigit((unsigned char)name[n - 1]))
@@ -56,7 +51,7 @@ static enum sl_err list_folder(struct sl_volume_list *l, const char *folder, con
 		if (entry->d_name[0] == '.')
 			continue;
 		dicom |= n > 4 && strcasecmp(entry->d_name + n - 4, ".dcm") == 0;
-		if (ending_of(entry->d_name) && sl_folder_entry_kind(folder, entry) == S_IFREG)
+		if (sl_nifti_ending(entry->d_name) && sl_folder_entry_kind(folder, entry) == S_IFREG)
 			fits = snprintf(name, sizeof name, "%s%s%s", before, before[0] ? "/" : "", entry->d_name) <
 				       PATH_MAX &&
 			       sl_names_add(&l->files, name);
@@ -83,7 +78,7 @@ static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec
 			path[--n] = 0;
 		if (sl_folder_is(path))
 			err = list_folder(l, path, path, fail);
-		else if (!ending_of(path))
+		else if (!sl_nifti_ending(path))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no NIfTI file; " EACH_CASE, path);
 		else if (!sl_names_add(&l->files, path))
 			err = no_memory(fail);
