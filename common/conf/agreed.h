@@ -144,7 +144,7 @@ extern const char *const sl_agreed_moments[],
 		"parts of a batch, which overlap on the link and in the computation; a batch norm sees one part at a time") \
 	X(SL_INT64, "train.seed", seed, PLAIN, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout") \
 	X(SL_CHOICE, "train.precision", precision, PLAIN, sl_agreed_precisions, "fp32", \
-		"precision of the middle. If the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip. If the server's CPU does (AVX512_BF16): bf16_factors rounds the factors of products with frozen weights of a Hugging Face folder in 16 bits") \
+		"precision of the middle. If the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip. If the server's CPU does (AVX512_BF16): bf16_factors rounds both factors of a product to bfloat16 and sums in fp32, in linear layers, attention and dense convolutions; 3×3 ones that take Winograd's way stay in fp32, where they are faster") \
 	X(SL_DOUBLE, "train.clip_norm", clip_norm, PLAIN, 0, 1e6, "0", "0: off", \
 		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
 	X(SL_BOOL, "train.chunk_sums", chunk_sums, PLAIN, "false", \

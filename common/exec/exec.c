@@ -258,29 +258,14 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	return err;
 }
 
-static bool has_held(const struct sl_graph *g)
-{
-	bool held = false;
-
-	for (int i = 0; i < g->n_param; i++)
-		held = held || g->param[i].held != SL_F32;
-	return held;
-}
-
 static enum sl_err check_precision(const struct sl_plan_segment *s, const struct sl_backend *be, struct sl_fail *fail)
 {
 	const char *key = s->which == SL_MIDDLE ? "train.precision" : "train.ends_precision";
 	unsigned has = be->ops->precisions | 1u << SL_PRECISION_FP32;
 	char list[64] = "";
 
-	if (has >> s->precision & 1) {
-		if (s->precision != SL_PRECISION_BF16_FACTORS || s->which == SL_HEAD || has_held(&s->graph))
-			return SL_OK;
-		return sl_fail_at(fail, key, SL_ERR_CONFIG,
-				  "bf16_factors is for weights that stay in 16 bits, as frozen ones of a Hugging Face "
-				  "folder do, and the %s has none",
-				  sl_segment_name(s->which));
-	}
+	if (has >> s->precision & 1)
+		return SL_OK;
 	for (int p = 0; p < SL_PRECISION_COUNT; p++)
 		if (has >> p & 1)
 			snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", list[0] ? ", " : "",

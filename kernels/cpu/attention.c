@@ -37,7 +37,7 @@ struct job {
 	int64_t part, window; /* rotated features of a head; see struct sl_attention_attr */
 	struct places at;
 	float scale, cap;
-	bool drops;
+	bool drops, pairs; /* pairs: factors are rounded to bfloat16 */
 };
 
 /* One row of the chunk and one head of keys and values. */
@@ -156,6 +156,7 @@ static struct job job_of(const struct sl_op_call *call)
 
 	j.call = call;
 	j.simd = sl_cpu_simd_of(call->be);
+	j.pairs = call->op->precision == SL_PRECISION_BF16_FACTORS;
 	j.turns = call->state;
 	j.drops = call->training && call->op->u.attention.p > 0;
 	return j;
@@ -311,8 +312,9 @@ static void look(struct task *t, struct block *b, bool again)
 	const struct job *j = t->j;
 	const float scale = j->cap > 0 ? 1 : j->scale;
 
-	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->kt.packed, j->d, b->columns, false}, b->p, j->ld, &b->q, 1,
-		     b->ldq, b->n, false, &t->none);
+	const struct sl_gemm_weights keys = sl_gemm_columns(&t->kt, 0, b->columns);
+
+	sl_gemm_float_rows(&keys, 0, j->d, b->p, j->ld, b->q, b->ldq, b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++) {
 		const int64_t end = seen(t, b->i + r), first = unseen(t, b->i + r);
 		float *s = b->p + r * j->ld, *stat = b->stat + r * 2 * j->heads;
@@ -344,26 +346,11 @@ static struct block open_block(struct task *t, int64_t h, int64_t i)
 	return b;
 }
 
-/* y [n, D] = or += a[·, k … k+columns)·w[k … k+columns, ·], a [n, ld]. */
-static void times(const struct task *t, float *y, int64_t ldy, const float *a, int64_t n, int64_t k, int64_t columns,
-		  const struct sl_gemm_weights *w, bool add)
-{
-	struct sl_prefetch none = {0};
-
-	a += k;
-	for (int64_t at = 0; at < w->n; at += w->simd->panel) {
-		const int64_t panel = w->simd->panel, wide = sl_cpu_min(panel, w->n - at);
-
-		w->simd->gemm_rows(y + at, ldy, &a, 1, t->j->ld, columns,
-				   w->packed + at * w->depth + k * (wide > panel / 2 ? panel : panel / 2), n, (int)wide,
-				   add, &none);
-	}
-}
-
 /* Weights that the task's first step packed into its worker's scratch. */
 static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t depth, int64_t n)
 {
-	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, depth, n, false};
+	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, t->j->pairs ? (depth + 1) / 2 : depth, n,
+					t->j->pairs};
 }
 
 static void forward_block(struct task *t, struct block *b)
@@ -374,7 +361,8 @@ static void forward_block(struct task *t, struct block *b)
 
 	look(t, b, false);
 	for (int64_t k = 0; k < b->columns; k += chain)
-		times(t, y, ld, b->kept, b->n, k, sl_cpu_min(chain, b->columns - k), &t->v, k > 0);
+		sl_gemm_float_rows(&t->v, k, sl_cpu_min(chain, b->columns - k), y, ld, b->kept + k, j->ld, b->n, k > 0,
+				   &t->none);
 }
 
 /* The gradient of bent scores, ds, becomes that of the scores in front of the cap. Where p is 0, ds is. */
@@ -426,8 +414,8 @@ static void forward_task(void *arg, int64_t number, struct sl_pool_step *s)
 			v = features(&t, c->in[2].data, j->kv, t.head);
 			ldv = j->kv * j->d;
 		}
-		sl_gemm_pack_here(j->simd, t.kt.packed, k, j->d, t.keys, 1, ldk);
-		sl_gemm_pack_here(j->simd, t.v.packed, v, t.keys, j->d, ldv, 1);
+		sl_gemm_pack_here(j->simd, t.kt.packed, k, j->d, t.keys, 1, ldk, j->pairs);
+		sl_gemm_pack_here(j->simd, t.v.packed, v, t.keys, j->d, ldv, 1, j->pairs);
 	}
 	(void)blocks(&t, s, forward_block);
 }
@@ -448,27 +436,28 @@ static void backward_block(struct task *t, struct block *b)
 	const float *dy = features(t, c->dout.data, j->heads, b->h) + b->i * ld;
 	float *dq = features(t, c->din[0].data, j->heads, b->h), *ds = t->scratch + j->at.ds;
 	float *turned = t->scratch + j->at.dq;
+	struct sl_gemm_weights values;
 
 	look(t, b, true);
 	if (c->din[2].data)
-		j->simd->gemm_outer(t->scratch + j->at.dv, j->d, b->kept, j->ld, b->columns, dy, ld, j->d, b->n,
-				    &t->none);
+		sl_gemm_outer(j->simd, j->pairs, t->scratch + j->at.dv, j->d, b->kept, j->ld, b->columns, dy, ld, j->d,
+			      b->n, &t->none);
 	if (!dq && !c->din[1].data)
 		return;
-	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->vt.packed, j->d, b->columns, false}, ds, j->ld, &dy, 1, ld,
-		     b->n, false, &t->none);
+	values = sl_gemm_columns(&t->vt, 0, b->columns);
+	sl_gemm_float_rows(&values, 0, j->d, ds, j->ld, dy, ld, b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++)
 		j->simd->softmax_back(ds + r * j->ld, b->p + r * j->ld, b->kept + r * j->ld, b->columns, j->scale);
 	if (j->cap > 0)
 		unbend(t, b, ds);
 	if (c->din[1].data)
-		j->simd->gemm_outer(t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d, b->n,
-				    &t->none);
+		sl_gemm_outer(j->simd, j->pairs, t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d,
+			      b->n, &t->none);
 	if (!dq)
 		return;
 	dq += b->i * ld;
-	times(t, j->turns ? turned : dq, j->turns ? j->d : ld, ds, b->n, 0, b->columns, &t->k,
-	      !j->turns && c->din_add[0]);
+	sl_gemm_float_rows(&t->k, 0, b->columns, j->turns ? turned : dq, j->turns ? j->d : ld, ds, j->ld, b->n,
+			   !j->turns && c->din_add[0], &t->none);
 	if (j->turns)
 		turn(j, dq, ld, turned, j->d, b->i, b->n, -1, c->din_add[0]);
 }
@@ -500,9 +489,9 @@ static void open_backward(struct task *t)
 	int64_t ldk;
 	const float *k = keys_of(t, &ldk), *v = features(t, j->call->in[2].data, j->kv, t->head);
 
-	sl_gemm_pack_here(j->simd, t->kt.packed, k, j->d, t->n, 1, ldk);
-	sl_gemm_pack_here(j->simd, t->vt.packed, v, j->d, t->n, 1, j->kv * j->d);
-	sl_gemm_pack_here(j->simd, t->k.packed, k, t->n, j->d, ldk, 1);
+	sl_gemm_pack_here(j->simd, t->kt.packed, k, j->d, t->n, 1, ldk, j->pairs);
+	sl_gemm_pack_here(j->simd, t->vt.packed, v, j->d, t->n, 1, j->kv * j->d, j->pairs);
+	sl_gemm_pack_here(j->simd, t->k.packed, k, t->n, j->d, ldk, 1, j->pairs);
 	memset(t->scratch + j->at.dk, 0, (size_t)(t->n * j->d) * sizeof(float));
 	memset(t->scratch + j->at.dv, 0, (size_t)(t->n * j->d) * sizeof(float));
 }

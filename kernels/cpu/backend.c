@@ -216,7 +216,7 @@ enum sl_err sl_cpu_backend_open_idle(struct sl_backend *be, struct sl_pool *pool
 	openblas_set_num_threads(1);
 	cpu->simd = sl_cpu_level_choose()->simd;
 	cpu->ops = ops;
-	if (cpu->simd->gemm_pairs && sl_cpu_has_pairs())
+	if (sl_cpu_offers_pairs(cpu->simd))
 		cpu->ops.precisions = 1u << SL_PRECISION_BF16_FACTORS;
 	*be = (struct sl_backend){.ops = &cpu->ops, .pool = pool, .host_memory = true, .impl = cpu};
 	return SL_OK;

@@ -109,6 +109,21 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 	return l;
 }
 
+/* sum + a·b of two bfloat16 factors in each float: first the product of the upper halves, then that of the lower. Each
+ * product is exact in fp32, so it makes no difference whether an instruction fuses it with the addition. */
+ALWAYS vf plus_pairs(vf sum, vf a, vf b)
+{
+#if VL == 16 && !defined SL_SANITIZED
+	__asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+	return sum;
+#else
+	const vu upper = (vu){0} + 0xffff0000u;
+
+	sum += (vf)((vu)a & upper) * (vf)((vu)b & upper);
+	return sum + (vf)((vu)a << 16) * (vf)((vu)b << 16);
+#endif
+}
+
 #if VL >= 8 && !defined SL_SANITIZED
 /* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. Assembly fixes the order and
  * the addresses: the compiler would spill sums to memory and keep a register for each offset. The last
@@ -157,6 +172,14 @@ ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf 
 		ADD_PRODUCTS_OF_ROW("vdpbf16ps");
 		return;
 	}
+#else
+	if (pairs) {
+		v = set1(*(const float *)(const void *)(base + (row % 5 == 3 ? ld : row % 5 * ld) + step * 4));
+		acc[0] = plus_pairs(acc[0], v, w0);
+		if (nv > 1)
+			acc[1] = plus_pairs(acc[1], v, w1);
+		return;
+	}
 #endif
 	ADD_PRODUCTS_OF_ROW("vfmadd231ps");
 }
@@ -169,9 +192,9 @@ ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf 
 	const char *base = x->base[row / 5] + (row % 5 == 3 ? x->ld3 : row % 5 * x->ld);
 	vf v = set1(*(const float *)(const void *)(base + step * 4));
 
-	acc[0] += v * w0;
+	acc[0] = pairs ? plus_pairs(acc[0], v, w0) : acc[0] + v * w0;
 	if (nv > 1)
-		acc[1] += v * w1;
+		acc[1] = pairs ? plus_pairs(acc[1], v, w1) : acc[1] + v * w1;
 }
 #endif
 
@@ -251,9 +274,9 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	}
 }
 
-/* c[t][n] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
+/* c[t][n] += Σ over rows m of a[m·lda + i]·b[m·ldb + j]; with `pairs`, a row is two, whose factors are pairs. */
 ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t rows,
-		       int n, struct run next, int t, int nv)
+		       int n, struct run next, int t, int nv, bool pairs)
 {
 	vf acc[TILE_ROWS][2];
 	int last = n - (nv - 1) * VL;
@@ -274,9 +297,9 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 		for (int i = 0; i < t; i++) {
 			vf v = set1(a[i]);
 
-			acc[i][0] += v * b0;
+			acc[i][0] = pairs ? plus_pairs(acc[i][0], v, b0) : acc[i][0] + v * b0;
 			if (nv > 1)
-				acc[i][1] += v * b1;
+				acc[i][1] = pairs ? plus_pairs(acc[i][1], v, b1) : acc[i][1] + v * b1;
 		}
 	}
 #pragma GCC unroll 14
@@ -309,16 +332,18 @@ typedef void outer_fn(OUTER_ARGS);
 	{                                                                                    \
 		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, pairs); \
 	}
-#define TILES(t)                                                         \
-	ROWS_TILES(rows, t, false)                                       \
-	static void outer1_##t(OUTER_ARGS)                               \
-	{                                                                \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1); \
-	}                                                                \
-	static void outer2_##t(OUTER_ARGS)                               \
-	{                                                                \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2); \
+#define OUTER_TILES(name, t, pairs)                                             \
+	static void name##1_##t(OUTER_ARGS)                                     \
+	{                                                                       \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1, pairs); \
+	}                                                                       \
+	static void name##2_##t(OUTER_ARGS)                                     \
+	{                                                                       \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2, pairs); \
 	}
+#define TILES(t)                   \
+	ROWS_TILES(rows, t, false) \
+	OUTER_TILES(outer, t, false)
 
 EACH_TILE(TILES)
 #define ROWS1(t)  rows1_##t,
@@ -355,45 +380,6 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	rows_by(rows_fns, y, ldy, seg, n_seg, lda, depth, w, rows, n, add, next);
 }
 
-#if VL == 16 && !defined SL_SANITIZED
-#define PAIR_TILES(t) ROWS_TILES(pairs, t, true)
-EACH_TILE(PAIR_TILES)
-#define PAIRS1(t) pairs1_##t,
-#define PAIRS2(t) pairs2_##t,
-static rows_fn *const pairs_fns[2][TILE_ROWS] = {{EACH_TILE(PAIRS1)}, {EACH_TILE(PAIRS2)}};
-
-static void gemm_pairs(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
-		       const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
-{
-	rows_by(pairs_fns, y, ldy, seg, n_seg, lda, depth, w, rows, n, add, next);
-}
-
-static void pair_rows(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n)
-{
-	int64_t i = 0;
-
-	for (; b && i + VL <= n; i += VL)
-		for (int k = 0; k < VL; k++)
-			to[i + k] = a[i + k] | (uint32_t)b[i + k] << 16;
-	for (; i < n; i++)
-		to[i] = a[i] | (b ? (uint32_t)b[i] << 16 : 0);
-}
-
-static void narrow(uint16_t *to, const float *x, int64_t n)
-{
-	uint16_t code[VL];
-
-	for (int64_t i = 0; i < n; i += VL) {
-		const int l = left(n - i);
-		__m256i low;
-
-		__asm__("vcvtneps2bf16 %1, %0" : "=v"(low) : "v"(ldv(x + i, l)));
-		memcpy(code, &low, sizeof code);
-		memcpy(to + i, code, (size_t)l * sizeof *to);
-	}
-}
-#endif
-
 /* Columns [0, n) of x, rows `ld` apart. */
 static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)
 {
@@ -402,18 +388,24 @@ static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, i
 			stv(to + k, ldv(x + k, left(n - k)), left(n - k));
 }
 
-/* One panel of c, tile by tile down its rows. */
-static void outer_tiles(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
-			int nb, int64_t rows, struct sl_prefetch *next)
+ALWAYS void outer_by(outer_fn *const fns[2][TILE_ROWS], float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
+		     const float *b, int64_t ldb, int nb, int64_t rows, struct sl_prefetch *next)
 {
 	const int tile = tile_of(na);
 
 	for (int64_t i = 0; i < na; i += tile) {
 		int t = na - i < tile ? (int)(na - i) : tile;
 
-		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb,
-					  take_run(next, rows * (nb > VL ? 2 : 1)));
+		fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb,
+				    take_run(next, rows * (nb > VL ? 2 : 1)));
 	}
+}
+
+/* One panel of c, tile by tile down its rows. */
+static void outer_tiles(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+			int nb, int64_t rows, struct sl_prefetch *next)
+{
+	outer_by(outer_fns, c, ldc, a, lda, na, b, ldb, nb, rows, next);
 }
 
 /* The same, which reads b from a packed copy: rows that lie far apart map to few sets of the cache. Not inlined, like

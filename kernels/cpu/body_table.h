@@ -14,4 +14,5 @@
 	.smooth_backward = smooth_backward, .product = product, .softmax = softmax, .transpose = transpose,
 	.softmax_again = softmax_again, .softmax_back = softmax_back, .dropout_rows = dropout_rows,
 	.norm_forward = norm_forward, .norm_backward = norm_backward, .gemm_rows = gemm_rows, .group_rows = group_rows,
-	.group_outer = group_outer, .gemm_outer = gemm_outer, .panel = PANEL, .tile_rows = TILE_ROWS,
+	.group_outer = group_outer, .gemm_outer = gemm_outer, .gemm_pairs = gemm_pairs, .outer_pairs = outer_pairs,
+	.narrow = narrow, .pair_rows = pair_rows, .pair_floats = pair_floats, .panel = PANEL, .tile_rows = TILE_ROWS,

@@ -45,6 +45,7 @@ struct job {
 	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K], or of a window's first part [O, K/taps] */
 	int64_t w_apart;          /* floats from a part's packed weights to the next part's */
 	bool direct;              /* P = X */
+	bool pairs;               /* factors are rounded to bfloat16 */
 	bool turned;              /* dWᵀ = PᵀdY is summed: its columns fill whole registers better */
 };
 
@@ -119,7 +120,9 @@ static void divide(struct job *j, bool backward)
 
 static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, bool backward, float *workspace)
 {
-	struct job j = {.d = *d, .direct = sl_conv_is_pointwise(&op->u.conv) && d->window == NULL};
+	struct job j = {.d = *d,
+			.direct = sl_conv_is_pointwise(&op->u.conv) && d->window == NULL,
+			.pairs = op->precision == SL_PRECISION_BF16_FACTORS};
 
 	j.m = d->n * d->out_h * d->out_w;
 	j.k = (int64_t)d->kh * d->kw * d->c;
@@ -193,11 +196,11 @@ static void pack_back(struct job *j, float *packed)
 
 	j->w_apart = part_packed_floats(j);
 	if (j->d.window == NULL)
-		j->w = sl_gemm_pack(call->be, packed, call->w, o, k, k, 1);
+		j->w = sl_gemm_pack(call->be, packed, call->w, o, k, k, 1, j->pairs);
 	for (int64_t i = taps - 1; i >= 0 && j->d.window != NULL; i--) {
 		for (int64_t m = 0; m < o * k / c; m++)
 			memcpy(part + m * c, call->w + (m * taps + i) * c, (size_t)c * sizeof *part);
-		j->w = sl_gemm_pack(call->be, packed + i * j->w_apart, part, o, k, k, 1);
+		j->w = sl_gemm_pack(call->be, packed + i * j->w_apart, part, o, k, k, 1, j->pairs);
 	}
 }
 
@@ -220,7 +223,7 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	if (backward)
 		pack_back(&j, packed);
 	else
-		j.w = sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
+		j.w = sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k, j.pairs);
 	return j;
 }
 
@@ -414,7 +417,7 @@ static void forward_rows(const struct job *j, int64_t m, int64_t rows, struct sl
 	float *y = call->y + m * j->d.o, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 	const float *p = patches(j, m, rows, (struct sl_bn_range){0, j->k}, worker);
 
-	sl_gemm_rows(&w, y + o.at, j->d.o, &p, 1, j->ld_p, rows, false, next);
+	sl_gemm_float_rows(&w, 0, j->k, y + o.at, j->d.o, p, j->ld_p, rows, false, next);
 	for (int64_t r = 0; r < rows && call->bias != NULL; r++)
 		simd->sum(y + r * j->d.o + o.at, y + r * j->d.o + o.at, call->bias + o.at, o.n);
 	if (call->post != NULL && call->training) {
@@ -462,7 +465,7 @@ static void data_block(const struct job *j, const float *dy, int64_t m, int64_t 
 	struct sl_gemm_weights w = sl_gemm_columns(&j->w, k.at, k.n);
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
-	sl_gemm_rows(&w, dx + k.at, j->k, &dy, 1, j->ld_dy, rows, call->add, next);
+	sl_gemm_float_rows(&w, 0, j->d.o, dx + k.at, j->k, dy, j->ld_dy, rows, call->add, next);
 	for (int64_t r = m; r < m + rows && call->pre != NULL && !sl_conv_has_bn_pre(call); r++)
 		w.simd->act_backward(call->dx + r * j->k + k.at, call->dx + r * j->k + k.at, call->x + r * j->k + k.at,
 				     k.n, j->bn.act_pre, false);
@@ -489,10 +492,11 @@ static void backward_rows(const struct job *j, int64_t span, int64_t m, int64_t 
 	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
 
 	if (call->dw != NULL && j->turned)
-		simd->gemm_outer(dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows, next);
+		sl_gemm_outer(simd, j->pairs, dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o,
+			      rows, next);
 	else if (call->dw != NULL)
-		simd->gemm_outer(dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at, j->ld_p, k.n,
-				 rows, next);
+		sl_gemm_outer(simd, j->pairs, dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at,
+			      j->ld_p, k.n, rows, next);
 	if (call->dbias != NULL && k.at == 0)
 		simd->row_sum(db, dy, j->ld_dy, rows, (int)o);
 	if (j->direct && call->dx != NULL)
@@ -541,7 +545,7 @@ static void data_image(void *arg, int64_t n, struct sl_pool_step *s)
 		if (out >= 0) {
 			const float *dy = gradient(j, m, rows, s->worker);
 
-			sl_gemm_rows(&w, dp, k, &dy, 1, j->ld_dy, rows, false, &(struct sl_prefetch){0});
+			sl_gemm_float_rows(&w, 0, j->d.o, dp, k, dy, j->ld_dy, rows, false, &(struct sl_prefetch){0});
 			for (int64_t r = 0; r < rows; r++)
 				scatter_patch(j, dx, dp + r * k, m + r);
 		}

@@ -268,7 +268,7 @@ static void pack_class(const struct job *j, int64_t index, const struct class *c
 				       j->call->w + ((b.out_at + o) * j->taps + t.h * j->d.kw + t.w) * j->in, o, back);
 		}
 		if (!is_bundled(j))
-			(void)sl_gemm_pack_here(j->simd, w.packed, matrix, w.depth, w.n, w.n, 1);
+			(void)sl_gemm_pack_here(j->simd, w.packed, matrix, w.depth, w.n, w.n, 1, false);
 	}
 }
 

@@ -70,7 +70,7 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	j.bn = sl_conv_bn_open(call, backward, packed + sl_gemm_packed_floats(j.k, j.d.o));
 	j.w.simd = sl_cpu_simd_of(call->be);
 	if (!backward)
-		j.w = sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
+		j.w = sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k, false);
 	return j;
 }
 
@@ -200,9 +200,17 @@ static bool rows_are_short(const struct sl_op *op)
 	return (int64_t)d.kh * d.kw * d.c * d.o > CACHED_FLOATS && d.out_w < LONG_ROW;
 }
 
+/* With rounded factors products of many channels are left to conv_gemm.c. */
+static bool rounds(const struct sl_op *op)
+{
+	enum { FEW_CHANNELS = 8 };
+
+	return op->precision == SL_PRECISION_BF16_FACTORS && op->in_shape[0].dim[3] > FEW_CHANNELS;
+}
+
 bool sl_conv_rows_takes(const struct sl_op *op)
 {
-	return !rows_are_short(op) && op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 &&
+	return !rounds(op) && !rows_are_short(op) && op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 &&
 	       op->u.conv.dilation == 1 && !sl_conv_is_pointwise(&op->u.conv);
 }
 

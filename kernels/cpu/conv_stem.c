@@ -300,7 +300,7 @@ static void forward(const struct sl_conv_call *call)
 		sl_pool_run_long(call->be->pool, j.spans, gram_span, &j);
 		statistics(&j);
 	}
-	j.w = sl_gemm_pack(call->be, packed_of(&j), call->w, j.k, j.d.o, 1, j.k);
+	j.w = sl_gemm_pack(call->be, packed_of(&j), call->w, j.k, j.d.o, 1, j.k, false);
 	load_bn(&j, false);
 	sl_pool_run(call->be->pool, j.bands.all, forward_band, &j);
 }

@@ -4,15 +4,49 @@
 
 #include "common/base/half.h"
 
+enum { STRIP = 64, PANEL_MOST = 32 }; /* factors of a panel's columns copied at a time: they stay in the L1 cache */
+
 struct pack_job {
 	struct sl_gemm_weights to;
 	const float *w;
-	int64_t row, col;
+	int64_t depth, row, col; /* depth: factors, even if `to` counts pairs */
 };
 
 static int64_t columns_at(const struct sl_gemm_weights *b, int64_t at)
 {
 	return sl_cpu_min(b->simd->panel, b->n - at);
+}
+
+/* Rows k and k + 1 of B's columns become a row of pairs. */
+static void pack_pair_row(const struct pack_job *j, uint32_t *to, const float *w, int64_t k, int64_t n)
+{
+	const float zero = 0, *a = w + k * j->row, *b = k + 1 < j->depth ? a + j->row : NULL;
+
+	if (j->col == 1)
+		j->to.simd->pair_floats(to, a, b, n);
+	for (int64_t i = 0; i < n && j->col != 1; i++)
+		j->to.simd->pair_floats(to + i, a + i * j->col, b ? b + i * j->col : &zero, 1);
+}
+
+/* One panel of n columns as pairs, in rows of `width`. */
+static void pack_pairs_panel(const struct pack_job *j, float *to, const float *w, int64_t n, int64_t width)
+{
+	uint16_t strip[PANEL_MOST * STRIP];
+
+	for (int64_t k = 0; k < j->depth && j->row != 1; k += 2, to += width) {
+		memset(to + n, 0, (size_t)(width - n) * sizeof *to);
+		pack_pair_row(j, (uint32_t *)(void *)to, w, k, n);
+	}
+	for (int64_t k = 0; k < j->depth && j->row == 1; k += STRIP, to += STRIP / 2 * width) {
+		const int64_t deep = sl_cpu_min(STRIP, j->depth - k);
+
+		for (int64_t i = 0; i < n; i++) {
+			if (deep % 2)
+				strip[i * STRIP + deep] = 0;
+			j->to.simd->narrow(strip + i * STRIP, w + i * j->col + k, deep);
+		}
+		j->to.simd->transpose(to, (int)width, (const float *)(const void *)strip, STRIP / 2, n, (deep + 1) / 2);
+	}
 }
 
 static void pack_panel(void *arg, int64_t panel, int worker)
@@ -23,6 +57,10 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	float *to = j->to.packed + at * j->to.depth;
 	const float *w = j->w + at * j->col;
 
+	if (j->to.pairs) {
+		pack_pairs_panel(j, to, w, n, width);
+		return;
+	}
 	if (j->row == 1) {
 		j->to.simd->transpose(to, (int)width, w, j->col, n, j->to.depth);
 		return;
@@ -62,20 +100,21 @@ static void pack_rows(const struct pack_job *j)
 }
 
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
-				    int64_t row, int64_t col)
+				    int64_t row, int64_t col, bool pairs)
 {
-	struct pack_job job = {{sl_cpu_simd_of(be), packed, depth, n, false}, w, row, col};
+	struct pack_job job = {
+		{sl_cpu_simd_of(be), packed, pairs ? (depth + 1) / 2 : depth, n, pairs}, w, depth, row, col};
 
 	sl_pool_run(be->pool, sl_cpu_blocks(n, job.to.simd->panel), pack_panel, &job);
 	return job.to;
 }
 
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
-					 int64_t n, int64_t row, int64_t col)
+					 int64_t n, int64_t row, int64_t col, bool pairs)
 {
-	struct pack_job job = {{simd, packed, depth, n, false}, w, row, col};
+	struct pack_job job = {{simd, packed, pairs ? (depth + 1) / 2 : depth, n, pairs}, w, depth, row, col};
 
-	if (col == 1 && n % simd->panel == 0) {
+	if (col == 1 && n % simd->panel == 0 && !pairs) {
 		pack_rows(&job);
 		return job.to;
 	}
@@ -83,8 +122,6 @@ struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *
 		pack_panel(&job, panel, 0);
 	return job.to;
 }
-
-enum { STRIP = 64, PANEL_MOST = 32 }; /* factors of a panel's columns widened at a time: they stay in the L1 cache */
 
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col)
@@ -159,4 +196,52 @@ void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const 
 		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(y + at, ldy, seg, n_seg, lda, b->depth / n_seg,
 								      b->packed + at * b->depth, rows,
 								      (int)columns_at(b, at), add, next);
+}
+
+/* Rounds `rows` rows of n factors to pairs, ld floats apart. */
+static void narrow_rows(const struct sl_cpu_simd *simd, float *to, int64_t ld, const float *x, int64_t lda,
+			int64_t rows, int64_t n)
+{
+	for (int64_t r = 0; r < rows; r++, to += ld, x += lda) {
+		to[(n - 1) / 2] = 0; /* an odd last factor is paired with 0 */
+		simd->narrow((uint16_t *)(void *)to, x, n);
+	}
+}
+
+/* y = or += the product of rows of floats, or of pairs, with rows [k, k + depth) of B; with pairs, all count pairs. */
+static void part_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy, const float *x,
+		      int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
+{
+	const int64_t panel = b->simd->panel;
+
+	for (int64_t at = 0; at < b->n; at += panel) {
+		const int64_t n = columns_at(b, at), width = n > panel / 2 ? panel : panel / 2;
+
+		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(
+			y + at, ldy, &x, 1, lda, depth, b->packed + at * b->depth + k * width, rows, (int)n, add, next);
+	}
+}
+
+/* Not inlined: a function with a large frame touches all of it at each call, which plain products would pay for. */
+static __attribute__((noinline)) void rounded_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y,
+						   int64_t ldy, const float *x, int64_t lda, int64_t rows, bool add,
+						   struct sl_prefetch *next)
+{
+	enum { ROWS = 56 /* four tiles of 14 */, DEEP = 384, LD = DEEP + 16 /* rows lie in different cache sets */ };
+	float pairs[ROWS * LD];
+
+	for (int64_t m = 0; m < rows; m += ROWS)
+		for (int64_t at = 0; at < depth; at += 2 * DEEP) {
+			const int64_t deep = sl_cpu_min(2 * DEEP, depth - at), high = sl_cpu_min(ROWS, rows - m);
+
+			narrow_rows(b->simd, pairs, LD, x + m * lda + at, lda, high, deep);
+			part_rows(b, (k + at) / 2, (deep + 1) / 2, y + m * ldy, ldy, pairs, LD, high, add || at > 0,
+				  next);
+		}
+}
+
+void sl_gemm_float_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy,
+			const float *x, int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
+{
+	(b->pairs ? rounded_rows : part_rows)(b, k, depth, y, ldy, x, lda, rows, add, next);
 }

@@ -20,13 +20,14 @@ static inline int64_t sl_gemm_packed_floats(int64_t depth, int64_t n)
 	return depth * ((n + 31) / 32 * 32);
 }
 
-/* B[k][j] = w[k·row + j·col], with row = n, col = 1 for weights [depth, n] or row = 1, col = depth for [n, depth]. */
+/* B[k][j] = w[k·row + j·col], with row = n, col = 1 for weights [depth, n] or row = 1, col = depth for [n, depth].
+ * pairs: the factors are rounded to bfloat16; an odd `depth` is padded with a 0. */
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
-				    int64_t row, int64_t col);
+				    int64_t row, int64_t col, bool pairs);
 
 /* The same in the calling thread alone. */
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
-					 int64_t n, int64_t row, int64_t col);
+					 int64_t n, int64_t row, int64_t col, bool pairs);
 /* The same from 16-bit weights; `row` or `col` is 1. */
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col);
@@ -42,5 +43,18 @@ struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t 
  * n_seg·(depth of a segment). */
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next);
+
+/* A product with rows of floats: y [rows, n] = or += x·(rows [k, k + depth) of B), for x [rows, depth], lda apart.
+ * Where B has pairs, k is even and the rows' factors are rounded here. */
+void sl_gemm_float_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy,
+			const float *x, int64_t lda, int64_t rows, bool add, struct sl_prefetch *next);
+
+/* gemm_outer of struct sl_cpu_simd, or outer_pairs. */
+static inline void sl_gemm_outer(const struct sl_cpu_simd *simd, bool pairs, float *c, int64_t ldc, const float *a,
+				 int64_t lda, int64_t na, const float *b, int64_t ldb, int64_t nb, int64_t rows,
+				 struct sl_prefetch *next)
+{
+	(pairs ? simd->outer_pairs : simd->gemm_outer)(c, ldc, a, lda, na, b, ldb, nb, rows, next);
+}
 
 #endif

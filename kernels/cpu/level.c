@@ -24,3 +24,8 @@ const struct sl_cpu_level *sl_cpu_level_choose(void)
 			return best_from(i);
 	return best_from(0);
 }
+
+bool sl_cpu_offers_pairs(const struct sl_cpu_simd *simd)
+{
+	return simd->pairs_need_bf16 ? sl_cpu_has_pairs() : getenv("SL_CPU_PAIRS") != NULL;
+}

@@ -30,4 +30,8 @@ const struct sl_cpu_level *sl_cpu_level_choose(void);
 /* Whether this CPU multiplies pairs of bfloat16 (AVX512-BF16). */
 bool sl_cpu_has_pairs(void);
 
+/* Whether products of pairs are offered at this level: where they are fast. For tests, SL_CPU_PAIRS in the environment
+ * offers them at levels whose plain loops give the same bits, too. */
+bool sl_cpu_offers_pairs(const struct sl_cpu_simd *simd);
+
 #endif

@@ -5,9 +5,9 @@
  * number of threads, nor on the number of rows, nor on other rows. OpenBLAS computes dW, in tiles of the
  * result that depend on the layer's sizes alone, so that nothing is summed across threads.
  *
- * With precision bf16_factors, products with weights held in 16 bits multiply pairs of bfloat16 factors. The
- * rows are rounded once; the file's weights already lie as pairs. Tiles and tasks are the same, with a pair
- * in place of a float. */
+ * With precision bf16_factors, all three products multiply pairs of bfloat16 factors. The rows are rounded once;
+ * weights of 16 bits already lie as pairs. Tiles and tasks are the same, with a pair in place of a float. dW is
+ * not OpenBLAS's then. */
 #include <cblas.h>
 #include <string.h>
 
@@ -144,14 +144,16 @@ static void pack(const struct product *p, const struct part *t, int64_t at, int6
 {
 	const void *w = weights_at(p, t->j + at, t->k);
 
-	if (p->pairs)
-		sl_gemm_pack_pairs(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16},
-				   sl_cpu_min(2 * t->depth, p->factors - 2 * t->k), n, p->row, p->col);
+	const int64_t factors = sl_cpu_min(factors_of(p, t->depth), p->factors - factors_of(p, t->k));
+
+	if (p->held.data && p->pairs)
+		sl_gemm_pack_pairs(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16}, factors, n,
+				   p->row, p->col);
 	else if (p->held.data)
 		sl_gemm_pack_held(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16}, t->depth, n,
 				  p->row, p->col);
 	else
-		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w, t->depth, n, p->row, p->col);
+		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w, factors, n, p->row, p->col, p->pairs);
 }
 
 /* The first panel of a block prefetches the rows of the next tile. */
@@ -266,7 +268,7 @@ static void multiply(struct product *p, const struct sl_op_call *call)
 
 	p->simd = sl_cpu_simd_of(call->be);
 	p->scratch = call->workspace;
-	p->pairs = call->op->precision == SL_PRECISION_BF16_FACTORS && p->held.data;
+	p->pairs = call->op->precision == SL_PRECISION_BF16_FACTORS;
 	p->factors = p->depth;
 	p->depth = p->pairs ? pairs_of(p->factors) : p->factors;
 	p->ld = stride_of(p->depth);
@@ -286,6 +288,7 @@ struct job {
 	struct sl_held held;
 	float *dw, *part;
 	bool transposed; /* w and dw are [F,O] */
+	bool pairs;      /* factors are rounded to bfloat16 */
 };
 
 static enum sl_err prepare(struct sl_op_prepare *p)
@@ -322,10 +325,16 @@ static void weight_tile(void *arg, int64_t block, struct sl_pool_step *s)
 	const int64_t chain = sl_cpu_blocks(j->rows, sl_cpu_blocks(j->rows, CHAIN));
 
 	for (int64_t at = s->at; at < j->rows;) {
-		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)sl_cpu_min(high, rows - r),
-			    (int)sl_cpu_min(DW_COLUMNS, cols - c), (int)sl_cpu_min(chain, j->rows - at), 1.0f,
-			    left + at * rows + r, (int)rows, right + at * cols + c, (int)cols, 1.0f,
-			    j->dw + r * cols + c, (int)cols);
+		const int64_t deep = sl_cpu_min(chain, j->rows - at);
+		const int64_t m = sl_cpu_min(high, rows - r), n = sl_cpu_min(DW_COLUMNS, cols - c);
+		const float *a = left + at * rows + r, *b = right + at * cols + c;
+		float *dw = j->dw + r * cols + c;
+
+		if (j->pairs)
+			sl_gemm_outer(j->simd, true, dw, cols, a, rows, m, b, cols, n, deep, &(struct sl_prefetch){0});
+		else
+			cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)m, (int)n, (int)deep, 1.0f, a,
+				    (int)rows, b, (int)cols, 1.0f, dw, (int)cols);
 		at += chain;
 		if (at < j->rows && sl_pool_stop(s, at))
 			return;
@@ -355,6 +364,7 @@ static struct job job_of(const struct sl_op_call *call)
 		.w = call->param[0],
 		.held = call->held,
 		.transposed = a->transposed,
+		.pairs = call->op->precision == SL_PRECISION_BF16_FACTORS,
 		.bias = a->bias ? call->param[1] : NULL,
 	};
 }

@@ -160,12 +160,17 @@ struct sl_cpu_simd {
 			  const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
 	/* The same product of bfloat16: each float of seg or w is a pair of factors, and `depth` counts
 	 * pairs. `narrow` rounds x [n] to bfloat16, to nearest, ties to even; magnitudes below 2^-126
-	 * become 0. `pair_rows` makes n pairs of a[i] and b[i]; b NULL: of a[i] and 0. NULL: this level
-	 * has none of these. Some CPUs of the level lack them too (sl_cpu_has_pairs). */
+	 * become 0. `pair_rows` makes n pairs of a[i] and b[i], `pair_floats` of their roundings; b NULL: of
+	 * a[i] and 0. outer_pairs is gemm_outer with rounded factors. pairs_need_bf16: only CPUs with
+	 * AVX512-BF16 run these (sl_cpu_has_pairs); else they are plain loops with the same bits, for tests. */
 	void (*gemm_pairs)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 			   const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
 	void (*narrow)(uint16_t *to, const float *x, int64_t n);
 	void (*pair_rows)(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n);
+	void (*pair_floats)(uint32_t *to, const float *a, const float *b, int64_t n);
+	void (*outer_pairs)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+			    int64_t nb, int64_t rows, struct sl_prefetch *next);
+	bool pairs_need_bf16;
 	/* y [rows, n] = or += x [rows, depth]·wᵀ for w [n, depth] in bfloat16; gives the bits of
 	 * gemm_rows. rows: 1 to held_most. NULL: this level has none. */
 	void (*held_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t depth, const uint16_t *w,

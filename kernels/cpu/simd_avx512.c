@@ -13,6 +13,8 @@
 
 #include "kernels/cpu/body_gemm.h"
 
+#include "kernels/cpu/body_pairs.h"
+
 #include "kernels/cpu/body_group.h"
 
 #include "kernels/cpu/body_held.h"
@@ -26,8 +28,6 @@ const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.held_rows = held_rows,
 	.held_most = HELD_ROWS,
 #ifndef SL_SANITIZED
-	.gemm_pairs = gemm_pairs,
-	.narrow = narrow,
-	.pair_rows = pair_rows,
+	.pairs_need_bf16 = true,
 #endif
 };

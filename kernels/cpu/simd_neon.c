@@ -13,6 +13,8 @@
 
 #include "kernels/cpu/body_gemm.h"
 
+#include "kernels/cpu/body_pairs.h"
+
 #include "kernels/cpu/body_group.h"
 
 #include "kernels/cpu/body_wino.h"

@@ -1,6 +1,8 @@
-/* usage: bench_ops [image] [batch] [chunk] [threads] [runs] [what] [network head_end tail_begin]
+/* usage: bench_ops [image] [batch] [chunk] [threads] [runs] [what] [network head_end tail_begin
+ *        [precision]]
  * Measures a network on the CPU backend, forward and backward: milliseconds, medians of `runs`. The network is a name
- * or a network's file; without one it is MobileNetV2, cut at features.0.1 and classifier. `what` chooses:
+ * or a network's file; without one it is MobileNetV2, cut at features.0.1 and classifier. The precision is fp32 or
+ * bf16_factors. `what` chooses:
  *   0        (the default) each op alone, then each segment.
  *   1        only the segments.
  *   2, 3, 4  only head, middle or tail.
@@ -404,7 +406,7 @@ int main(int argc, char **argv)
 	static const char *const mobilenet[] = {"mobilenet_v2", "features.0.1", "classifier"};
 	struct setting set = {224, 64, 64, 1, 5, 0};
 	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs, &set.segments_only};
-	const char *const *network = argc == 10 ? (const char *const *)argv + 7 : mobilenet;
+	const char *const *network = argc >= 10 ? (const char *const *)argv + 7 : mobilenet;
 	struct sl_split_spec spec = {.model = {.width = 1, .classes = 10, .dropout = 0.2}};
 	struct sl_plan *plan;
 	struct sl_pool *pool;
@@ -420,6 +422,8 @@ int main(int argc, char **argv)
 				"[what, 0 to 6] [network head_end tail_begin]\n");
 		return 64;
 	}
+	if (argc == 11 && strcmp(argv[10], sl_precision_name(SL_PRECISION_BF16_FACTORS)) == 0)
+		spec.plan.precision = spec.plan.ends = SL_PRECISION_BF16_FACTORS;
 	spec.model.image = set.image;
 	spec.plan.batch = set.batch;
 	spec.plan.chunks = set.batch / set.chunk;

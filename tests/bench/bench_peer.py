@@ -2,7 +2,7 @@
 """Compares Split on the CPU with PyTorch: pieces of a step (bench_segments) and the pair of daemons on loopback. Both sides take turns on
 one machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
-    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--runs N] [--threads N,…] [--only head,tail,step,middle,memory,split,resnet9,
+    bench_peer.py [--quick] [--write] [--warm] [--cpu] [--compile] [--bf16] [--runs N] [--threads N,…] [--only head,tail,step,middle,memory,split,resnet9,
         resnet18,resnet50,vgg16,files,encoder,decoder,cola,lora]
 
 A row has the medians of N (7) runs, 3 N for short pieces, with the smallest and the largest, and the ratio of Split's median to
@@ -17,7 +17,8 @@ cola     whole steps of RoBERTa-base over batches of CoLA; lora: the same with a
 
 --warm: before each run that counts, one that does not, as in training. --cpu: CPU time in place of wall time in the rows of encoder,
 decoder, cola and lora, for machines that others use too. --write: writes the table to docs/results/cpu.md, in a part of its own for each
---only. --compile: torch.compile's NHWC is a third form of PyTorch in the rows of networks. --quick: tiny settings, to check that the script works. --threads: 1,2 unless given. BUILD: the folder of Split's programs
+--only. --compile: torch.compile's NHWC is a third form of PyTorch in the rows of networks. --bf16: in these rows, precision bf16_factors
+beside PyTorch with torch.autocast("cpu", torch.bfloat16). --quick: tiny settings, to check that the script works. --threads: 1,2 unless given. BUILD: the folder of Split's programs
 (build/release). SPLIT_LIBRARIES: where they find shared libraries that this host does not have.
 """
 import argparse
@@ -69,7 +70,7 @@ SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_rel
         "resnet50": ["model.name=resnet50", "head_end=maxpool", "tail_begin=avgpool"],
         "vgg16": ["model.name=vgg16", "head_end=features.0", "tail_begin=classifier"]}
 SPLIT = [("split over loopback, 4 chunks, none", "none", 0.6), ("split over loopback, 4 chunks, quant:8", "quant:8", 0.6)]
-MEMORY_TARGET, SCALING_TARGET = 0.6, 1.7
+MEMORY_TARGET, SCALING_TARGET, BF16_TARGET = 0.6, 1.7, 0.9
 
 
 def our_env():
@@ -147,10 +148,11 @@ def network_config(folder, net, image):
     return path + ".yaml"
 
 
-def our_segments(piece, image, batch, chunks, threads, net, folder):
+def our_segments(piece, image, batch, chunks, threads, net, folder, bf16):
     config = network_config(folder, net, image) if net in WRITTEN else CONFIG
     args = ["bench_segments", config, "--serve", piece]
-    for s in [*SETS.get(net, []), f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
+    factors = ["train.precision=bf16_factors", "train.ends_precision=bf16_factors"] if bf16 else []
+    for s in [*SETS.get(net, []), *factors, f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
               f"threads={threads}"]:
         args += ["--set", s]
     return Ours(piece, *args)
@@ -184,9 +186,9 @@ def network(cut, name="mobilenet_v2"):
 class Torch:
     """One piece in one memory format; run() returns milliseconds."""
 
-    def __init__(self, piece, image, batch, chunks, form, name):
+    def __init__(self, piece, image, batch, chunks, form, name, bf16):
         import torch
-        self.torch, self.piece = torch, piece
+        self.torch, self.piece, self.bf16 = torch, piece, bf16
         self.format = torch.contiguous_format if form == "NCHW" else torch.channels_last
         net = network(piece != "step", name).to(memory_format=self.format)
         self.loss = torch.nn.CrossEntropyLoss(reduction="sum")
@@ -210,11 +212,12 @@ class Torch:
         for p in self.part.parameters():
             p.grad = None
         for x in self.x:
-            y = self.part(x.detach().requires_grad_(self.wants_din))
+            with self.torch.autocast("cpu", self.torch.bfloat16, self.bf16):
+                y = self.part(x.detach().requires_grad_(self.wants_din))
             if self.dout is None:
-                (self.loss(y, self.labels) * self.scale).backward()
+                (self.loss(y.float(), self.labels) * self.scale).backward()
             else:
-                y.backward(self.dout)
+                y.float().backward(self.dout)
         return (time.perf_counter() - start) * 1e3
 
 
@@ -257,18 +260,18 @@ def by_turns(ours, peers, runs, warm):
     return ms, ours.close()
 
 
-def compare_segment(report, row, threads, runs, warm, forms):
+def compare_segment(report, row, threads, runs, warm, forms, bf16):
     name, piece, image, batch, chunks, target, net = row
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
-        ours = our_segments(piece, image, batch, chunks, threads, net, folder)
+        ours = our_segments(piece, image, batch, chunks, threads, net, folder, bf16)
         ours.run()  # so that it has read the network before the folder goes
-    peers = {form: Torch(piece, image, batch, chunks, form, net) for form in forms}
+    peers = {form: Torch(piece, image, batch, chunks, form, net, bf16) for form in forms}
     ms, report.cpu = by_turns(ours, peers, runs, warm)
     order = sorted(peers, key=lambda k: statistics.median(ms[k]))
     best, mine = order[0], Times(ms["ours"])
     others = "".join(f"; {k} {statistics.median(ms[k]):.1f}" for k in order[1:] if "compiled" in order)
-    report.add(name, threads, mine, Times(ms[best]), best + others, target)
+    report.add(f"{name}, bf16" if bf16 else name, threads, mine, Times(ms[best]), best + others, BF16_TARGET if bf16 else target)
     return mine.median, statistics.median(ms[best])
 
 
@@ -614,6 +617,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--warm", action="store_true", help="before each run that counts, one that does not, on either side")
     parser.add_argument("--compile", action="store_true", help="also torch.compile, in the rows of networks")
+    parser.add_argument("--bf16", action="store_true", help="bf16_factors beside torch.autocast, in the rows of networks")
     parser.add_argument("--cpu", action="store_true", help="CPU time in place of wall time in the rows of encoder, decoder, cola and lora")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
     parser.add_argument("--network-worker", help=argparse.SUPPRESS)
@@ -641,7 +645,7 @@ def main():
             row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in WRITTEN else min(row[2], 64), 2 if row[6] in WRITTEN else 8, min(row[4], 4), *row[5:])
         for threads in counts:
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
-                                                      args.warm, ("NHWC", "NCHW", "compiled") if args.compile else ("NHWC", "NCHW"))
+                                                      args.warm, ("NHWC", "NCHW", "compiled") if args.compile else ("NHWC", "NCHW"), args.bf16)
     for compare, name in ((compare_encoder, "encoder"), (compare_decoder, "decoder")):
         for threads in counts if name in only else ():
             compare(report, threads, runs, args.warm, args.cpu)

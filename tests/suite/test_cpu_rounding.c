@@ -241,7 +241,7 @@ static void products_of_rows(void **state)
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_cpu cpu = {.simd = level(l)};
 		struct sl_backend be = {.impl = &cpu};
-		struct sl_gemm_weights b = sl_gemm_pack(&be, packed, w, DEPTH, NB, NB, 1);
+		struct sl_gemm_weights b = sl_gemm_pack(&be, packed, w, DEPTH, NB, NB, 1, false);
 		const float *seg = x;
 		struct sl_prefetch none = {.n = 0};
 

@@ -21,6 +21,7 @@ float half_round(enum sl_precision p, float x)
 	case SL_PRECISION_TF32:
 		return cut_mantissa(x, 13);
 	case SL_PRECISION_BF16:
+	case SL_PRECISION_BF16_FACTORS:
 		return cut_mantissa(x, 16);
 	case SL_PRECISION_FP16:
 		return (float)(_Float16)x;

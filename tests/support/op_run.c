@@ -158,6 +158,8 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 		if (how->commit)
 			keep(r, "param", i, &rig->param[i], SL_F32, 0, rig->log);
 	}
+	for (int i = 0; i < r->n_part; i++) /* probabilities, and the gradients of scores */
+		r->part[i].rounded = rig->op.precision == SL_PRECISION_BF16_FACTORS && c->kind == SL_OP_ATTENTION;
 }
 
 /* Rounds the inputs, and those parameters that are multiplied. */
@@ -237,10 +239,10 @@ static bool both_nan(float got, float want)
 	return isnan(got) && isnan(want);
 }
 
-static void compare(const char *name, enum sl_dtype stored, const float *got, const float *want, int64_t count,
-		    double scale, struct op_log *log)
+/* low: the tolerance of what was stored in 16 bits, or computed from such values; 0: neither. */
+static void compare(const char *name, double low, const float *got, const float *want, int64_t count, double scale,
+		    struct op_log *log)
 {
-	const double low = stored == SL_BF16 ? OP_TOL_BF16 : stored == SL_F16 ? OP_TOL_FP16 : 0;
 	/* of few elements, each may have the largest error */
 	const double tol_norm = low > 0 ? (count < 64 ? low : low / 2) : OP_TOL_NORM,
 		     tol_element = low > 0 ? low : OP_TOL_ELEMENT;
@@ -270,7 +272,7 @@ static void compare(const char *name, enum sl_dtype stored, const float *got, co
 
 void op_compare(const char *name, const float *got, const float *want, int64_t count, double scale, struct op_log *log)
 {
-	compare(name, SL_F32, got, want, count, scale, log);
+	compare(name, 0, got, want, count, scale, log);
 }
 
 void op_result_compare(const struct op_result *got, const struct op_result *want, struct op_log *log)
@@ -279,9 +281,16 @@ void op_result_compare(const struct op_result *got, const struct op_result *want
 		op_log_fail(log, "%d parts, not %d", got->n_part, want->n_part);
 		return;
 	}
-	for (int i = 0; i < want->n_part; i++)
-		compare(want->part[i].name, got->part[i].stored, got->part[i].v, want->part[i].v, want->part[i].count,
-			want->part[i].scale, log);
+	for (int i = 0; i < want->n_part; i++) {
+		const struct op_part *part = &got->part[i];
+		const double low = part->rounded             ? OP_TOL_ROUNDED
+				   : part->stored == SL_BF16 ? OP_TOL_BF16
+				   : part->stored == SL_F16  ? OP_TOL_FP16
+							     : 0;
+
+		compare(want->part[i].name, low, part->v, want->part[i].v, want->part[i].count, want->part[i].scale,
+			log);
+	}
 	for (int k = 0; want->has_loss && k < OP_MAX_CHUNKS; k++) {
 		/* each row's term is near 1, however close to 0 the sum is */
 		double size = fabs(want->loss[k]) + 0.1 * (double)want->rows;

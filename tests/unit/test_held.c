@@ -305,14 +305,12 @@ static void factors_are_rounded(void **state)
 			layer(&be, 150, 70, i & 1, i >> 1);
 			layer(&be, 33, MOST, i & 1, i >> 1);
 		}
-		assert_int_equal(open_layer(&s, &be, 3, 2, false, "zero", &fail), SL_ERR_CONFIG);
-		assert_non_null(strstr(fail.text, "the middle has none"));
 	} else {
 		print_message("SKIP this CPU has no %s\n", sl_precision_name(SL_PRECISION_BF16_FACTORS));
 		assert_int_equal(open_layer(&s, &be, 3, 2, false, "bf16 file", &fail), SL_ERR_CONFIG);
 		assert_non_null(strstr(fail.text, "a server with a CPU that has it"));
+		sl_plan_close(s.plan);
 	}
-	sl_plan_close(s.plan);
 	be.ops->close(&be);
 	sl_pool_close(pool);
 }
