@@ -55,7 +55,8 @@ static void flip(const struct sl_step *s, const uint32_t *word, float *voxel, in
 		if (!s->axis[axis] || !((double)sl_rng_unit(word[axis]) < s->p))
 			continue;
 		turn(voxel, outer[axis], dim[axis], inner[axis] * channels);
-		turn(mask, outer[axis], dim[axis], inner[axis]);
+		if (mask)
+			turn(mask, outer[axis], dim[axis], inner[axis]);
 	}
 }
 

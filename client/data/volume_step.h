@@ -12,7 +12,7 @@
 /* Reads the steps of a list. CONFIG: one is unknown, misspelled or of pictures; *fail has the key data.transforms. */
 enum sl_err sl_volume_steps_read(struct sl_step out[SL_VOLUME_STEPS], const struct sl_volume_spec *spec,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* Applies all steps in place: voxel [dim, channels], mask [dim]. */
+/* Applies all steps in place: voxel [dim, channels], mask [dim] or NULL. */
 void sl_volume_steps_apply(const struct sl_step *step, int n, const struct sl_sample_draw *draw, int64_t sample,
 			   float *voxel, int32_t *mask, const int64_t dim[3], int64_t channels);
 

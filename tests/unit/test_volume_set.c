@@ -516,6 +516,69 @@ static void an_evaluation_sees_every_voxel(void **state)
 		}
 }
 
+/* With a class each, a sample is a whole case: what is too large is cut about its centre, and what is too small lies in
+ * the middle of background. */
+static void whole_cases_have_one_size(void **state)
+{
+	static const double spacing[3] = {1, 1, 1};
+	static const int64_t size[3] = {K - 5, 3 * J, I - 5};
+	const struct sl_world w = grid(0, 0, spacing, 0);
+	struct sl_volume_spec whole = {.patch = {size[0], size[1], size[2]}, .whole = true};
+	struct sl_set_spec spec = set_spec(SL_SPLIT_TRAIN);
+	char dir[160];
+	struct sl_room room = {0};
+	struct sl_value v[SL_FIELD_COUNT];
+	struct sl_volume of;
+	struct sl_set set;
+	struct sl_fail fail;
+
+	for (int k = 0; k < 2; k++) {
+		static const char *const folder[] = {"whole/train/a", "whole/train/b"};
+
+		snprintf(path[0], sizeof path[0], "mkdir -p %s/%s %s/masks/%s", root, folder[k], root, folder[k]);
+		assert_int_equal(system(path[0]), 0);
+		write_case(folder[k], "p", 2, &w);
+	}
+	snprintf(dir, sizeof dir, "%s/whole", root);
+	whole.cache = spec.volume->cache;
+	spec.dir = dir;
+	spec.volume = &whole;
+	spec.task = NULL;
+	if (sl_set_open(&set, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_true(set.count == 2 && set.classes == 2 && !set.field[SL_FIELD_TARGET].ndim);
+	for (int64_t i = 0; i < 2; i++) {
+		struct sl_volume_files all = {.name = "p", .n = 2};
+		const float *x;
+		int64_t compared = 0;
+
+		for (int c = 0; c < 2; c++)
+			snprintf(all.path[c], PATH_MAX, "%s/train/%c/p_%04d.nii", dir, "ab"[i], c);
+		prepare_one(&of, &whole, &all);
+		assert_int_equal(set.source->sample(&set, i, &room, v, &fail), SL_OK);
+		assert_int_equal(*(const int32_t *)v[SL_FIELD_TARGET].data, i);
+		x = v[SL_FIELD_INPUT].data;
+		for (int64_t n = 0; n < size[0] * size[1] * size[2]; n++) {
+			int64_t at[3] = {n / size[2] / size[1], n / size[2] % size[1], n % size[2]};
+			bool there = true;
+
+			for (int axis = 0; axis < 3; axis++) {
+				const int64_t has = of.head->dim[axis];
+
+				at[axis] += has > size[axis] ? has / 2 - size[axis] / 2 : -((size[axis] - has) / 2);
+				there &= at[axis] >= 0 && at[axis] < has;
+			}
+			for (int c = 0; c < 2; c++)
+				assert_true(x[2 * n + c] == (there ? voxel_at(&of, at, c) : 0));
+			compared += there;
+		}
+		assert_true(compared > 20 && compared < size[0] * size[1] * size[2]);
+		sl_volume_close(&of);
+	}
+	sl_room_close(&room);
+	sl_set_close(&set);
+}
+
 /* A cache whose places are damaged gives patches all the same. */
 static void wrong_places_are_passed_over(void **state)
 {
@@ -710,6 +773,7 @@ int main(void)
 		ROOTED(damaged_caches_are_made_anew),
 		ROOTED(patches_do_not_depend_on_threads),
 		ROOTED(classes_are_drawn_alike),
+		ROOTED(whole_cases_have_one_size),
 		ROOTED(wrong_places_are_passed_over),
 		ROOTED(an_evaluation_sees_every_voxel),
 		cmocka_unit_test(masks_are_turned_along),
