@@ -1,5 +1,6 @@
 /* Steps of data.transforms that change a patch of a volume: RandomFlip, which turns each of its axes with probability p
  * (and the mask with it), RandomGamma, RandomNoise and RandomIntensity, which change its numbers with probability p.
+ * RandomAffine3d cuts out the patch (volume_warp.h), and changes nothing here.
  * Their random numbers: Philox key (seed, step = epoch, chunk = position in the list from 1, stream SL_RNG_PATCH),
  * elements from 64 · sample. */
 #ifndef SL_CLIENT_DATA_VOLUME_STEP_H

@@ -17,6 +17,7 @@
 #include "client/data/volume.h"
 #include "client/data/volume_list.h"
 #include "client/data/volume_step.h"
+#include "client/data/volume_warp.h"
 #include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
@@ -401,6 +402,7 @@ static enum sl_err cut(const struct volumes *v, int64_t index, const struct sl_s
 	const int64_t which = case_of(v, index);
 	struct sl_volume given = {.head = NULL};
 	const struct sl_volume *of = v->unprepared ? &given : &v->at[which];
+	double m[3][3];
 	int64_t at[3];
 	enum sl_err err = v->unprepared ? prepare_given(v, which, &given, fail) : SL_OK;
 
@@ -412,7 +414,10 @@ static enum sl_err cut(const struct volumes *v, int64_t index, const struct sl_s
 		sl_patch_draw(of, &v->spec, v->mask_classes, draw, index, at);
 	else if (!v->spec.whole)
 		sl_patch_place(of, &v->spec, index - v->begin[which], at);
-	err = sl_volume_cut(of, &v->spec, at, v->mask_classes, voxel, mask, fail);
+	if (v->draws && v->spec.steps && sl_volume_warp_draw(m, v->step, draw, index, of))
+		err = sl_volume_warp(of, &v->spec, at, m, v->mask_classes, voxel, mask, fail);
+	else
+		err = sl_volume_cut(of, &v->spec, at, v->mask_classes, voxel, mask, fail);
 	sl_volume_close(&given);
 	if (!err && v->draws)
 		sl_volume_steps_apply(v->step, v->spec.steps, draw, index, voxel, mask, v->spec.patch,

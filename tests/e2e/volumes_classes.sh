@@ -18,7 +18,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	tail_begin: pool
 	data:
 	  {kind: volumes, dir: $tmp/sorted, size: [18, 20, 20], spacing: [2, 1.8, 1.8], intensity: "ct:-100,250",
-	  transforms: ["RandomFlip()", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache}
+	  transforms: ["RandomAffine3d(10)", "RandomFlip()", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache}
 	train: {batch: 12, chunks: 2, epochs: 30, checkpoint_every: 20, schedule: {kind: cosine}, optimizer: {kind: adamw, lr: 0.01}}
 	threads: 2
 YAML
