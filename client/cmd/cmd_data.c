@@ -25,7 +25,8 @@ static const char *const usage[] = {
 	"that cannot be read are named, and the exit status is 65.",
 	"For texts it prints how many tokens the rows have, how large a batch is on the link with and without padding, "
 	"and how fast texts are tokenized. The first rows are shown as tokens.",
-	"For volumes it prints which share of voxels each class has in an epoch's patches, and how fast patches come.",
+	"For volumes it prints which share of voxels each class has in an epoch's patches, or how many cases it has, "
+	"and how fast they come.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels. "
 	"Masks are laid over the pictures.",
 	NULL,

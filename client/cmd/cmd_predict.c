@@ -352,6 +352,9 @@ static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client
 	if (streams(o) && conf->model.task == SL_CONF_PIXELS)
 		return sl_conf_client_fail(conf, "model.task", fail,
 					   "masks are written to files: give FILEs, no --stream");
+	if (streams(o) && conf->data.kind == SL_DATA_VOLUMES)
+		return sl_conf_client_fail(conf, "data.kind", fail,
+					   "volumes are no lines: give FILEs or folders, no --stream");
 	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
@@ -388,7 +391,7 @@ int splitc_predict(int argc, char **argv)
 		setup.streams = streams(&o);
 		err = choose_source(&conf, setup.given, setup.ngiven, &fail);
 	}
-	setup.cases = conf.data.kind == SL_DATA_VOLUMES;
+	setup.cases = conf.data.kind == SL_DATA_VOLUMES && conf.model.task == SL_CONF_PIXELS;
 	if (!err)
 		err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err && setup.cases)

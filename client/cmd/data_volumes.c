@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/wrap.h"
 
-/* Voxels of each class in all patches of a part. */
+/* Voxels of each class in all patches of a part; or, with a class each, cases. */
 struct seen {
 	int64_t patches, of[SL_LEARN_IGNORED + 1];
 	double seconds;
@@ -21,7 +21,8 @@ static const char *const key[SL_SPLIT_COUNT] = {"train", "test"};
 
 static enum sl_err see(const struct sl_setup *s, enum sl_split split, struct seen *out, struct sl_fail *fail)
 {
-	const int64_t *dim = s->set[split].field[SL_FIELD_TARGET].dim;
+	const struct sl_field_type *target = &s->set[split].field[SL_FIELD_TARGET];
+	const int64_t each = target->ndim ? target->dim[0] * target->dim[1] : 1;
 	const uint64_t began = sl_now_ns();
 	const struct sl_batch *batch;
 	struct sl_loader *loader;
@@ -33,7 +34,7 @@ static enum sl_err see(const struct sl_setup *s, enum sl_split split, struct see
 		err = sl_loader_take(loader, &batch, fail);
 		if (err)
 			break;
-		for (int64_t v = 0; v < batch->rows * dim[0] * dim[1]; v++)
+		for (int64_t v = 0; v < batch->rows * each; v++)
 			out->of[sl_batch_labels(batch)[v]]++;
 		out->patches += batch->rows;
 		sl_loader_release(loader, batch);
@@ -56,22 +57,27 @@ static double share(const struct seen *seen, int class)
 static void print_table(const struct sl_setup *s, const struct seen seen[SL_SPLIT_COUNT])
 {
 	const struct seen *train = &seen[SL_SPLIT_TRAIN];
+	const bool whole = s->conf->data.size.n > 0;
 
-	printf("%-32s %12s %12s\n", "share of voxels", sl_setup_part(s, SL_SPLIT_TRAIN),
+	printf("%-32s %12s %12s\n", whole ? "cases of a class" : "share of voxels", sl_setup_part(s, SL_SPLIT_TRAIN),
 	       sl_setup_part(s, SL_SPLIT_TEST));
 	for (int k = 0; k < s->set[0].classes; k++) {
 		char name[SL_CLASS_NAME_BYTES];
 
 		sl_print_cell(stdout, sl_class_name(&s->set[0], k, name), 0, 32);
 		for (int split = 0; split < SL_SPLIT_COUNT; split++)
-			printf(" %10.3f %%", 100 * share(&seen[split], k));
+			if (whole)
+				printf(" %12" PRId64, seen[split].of[k]);
+			else
+				printf(" %10.3f %%", 100 * share(&seen[split], k));
 		putchar('\n');
 	}
-	printf("%-32s %12" PRId64 " %12" PRId64 "\n", "patches of an epoch", seen[0].patches, seen[1].patches);
+	printf("%-32s %12" PRId64 " %12" PRId64 "\n", whole ? "cases" : "patches of an epoch", seen[0].patches,
+	       seen[1].patches);
 	if (train->seconds > 0)
-		printf("\nthroughput  %.0f patches/s prepared for training by %d thread%s\n",
-		       (double)train->patches / train->seconds, sl_setup_loader_threads(s->conf),
-		       sl_plural(sl_setup_loader_threads(s->conf)));
+		printf("\nthroughput  %.0f %s/s prepared for training by %d thread%s\n",
+		       (double)train->patches / train->seconds, whole ? "cases" : "patches",
+		       sl_setup_loader_threads(s->conf), sl_plural(sl_setup_loader_threads(s->conf)));
 }
 
 static void print_json(const struct sl_setup *s, const struct seen seen[SL_SPLIT_COUNT])

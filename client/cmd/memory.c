@@ -98,6 +98,7 @@ enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *se
 		return err;
 	err = sl_cpu_backend_open_idle(&be, own ? own : setup->pool, fail);
 	if (!err) {
+		be.evaluates = setup->be.evaluates;
 		be.recompute = sl_setup_recomputes(setup, &be);
 		err = count(out, setup, &be, here, fail);
 		be.ops->close(&be);

@@ -168,7 +168,10 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 		err = sl_setup_data(setup, false, fail);
 	if (!err)
 		err = sl_about_check(setup, fail);
-	return err ? err : sl_setup_backend(setup, fail);
+	if (!err)
+		err = sl_setup_backend(setup, fail);
+	setup->be.evaluates = true;
+	return err;
 }
 
 /* Puts the members into `all`, that with labels first. */

@@ -119,7 +119,9 @@ enum sl_err sl_patch_cost(json_t **out, const struct sl_setup *s, bool local, st
 	*out = json_pack("{s:f, s:f, s:I}", "seconds", PASSES * macs / rate, "gflop_s", 2e-9 * rate, "bytes",
 			 (json_int_t)sum);
 	if (s->conf->data.kind == SL_DATA_VOLUMES)
-		json_object_set_new(*out, "case_bytes", json_integer((json_int_t)(sum * s->conf->data.patches)));
+		json_object_set_new(
+			*out, "case_bytes",
+			json_integer((json_int_t)(sum * (s->conf->data.size.n ? 1 : s->conf->data.patches))));
 	return SL_OK;
 }
 

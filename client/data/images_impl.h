@@ -37,6 +37,13 @@ struct sl_images {
 /* Fills the zeroed *set, for which the caller calls sl_images_close in any case. It reads names, tables and the first
  * bytes of files that may be DICOM. Errors as those of sl_source.open. */
 enum sl_err sl_images_list(struct sl_images *set, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Finds the split's folder and, unless `classes` is NULL, the names of the classes, which are train's sub-folders.
+ * Errors as those of sl_source.open. Close *classes also after an error. */
+enum sl_err sl_images_split(char root[PATH_MAX], struct sl_names *classes, const struct sl_set_spec *spec,
+			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds "", which is `root`, and the paths of all folders below it. NOINPUT, IO, NOMEM; DATA: they are nested too
+ * deeply. */
+enum sl_err sl_images_folders(const char *root, struct sl_names *out, struct sl_fail *fail) SL_MUST_CHECK;
 /* Frees what it has, and not itself. */
 void sl_images_close(struct sl_images *set);
 /* "35 .gif, 2 .dcm, 4 others": the files that were passed over. */

@@ -189,7 +189,8 @@ static enum sl_err add_class(struct sl_images *set, const char *name, int32_t la
 	for (int i = 0; i < SL_IMAGES_KINDS && !err && set->files.n == before; i++)
 		if (set->kind[i].n && strcmp(set->kind[i].ending, ".nii") == 0)
 			err = sl_fail_set(fail, SL_ERR_DATA,
-					  "%s: NIfTI: volumes with masks are data.kind: volumes; of single slices "
+					  "%s: NIfTI: volumes, with masks or a class each, are data.kind: volumes; of "
+					  "single slices "
 					  "save PNG or TIFF of 16 bits, or DICOM",
 					  name);
 	if (!err && set->files.n == before && !set->lacking)
@@ -446,6 +447,29 @@ static enum sl_err name_masked(struct sl_images *set, const struct sl_set_spec *
 			return no_memory(fail);
 	}
 	return SL_OK;
+}
+
+enum sl_err sl_images_split(char root[PATH_MAX], struct sl_names *classes, const struct sl_set_spec *spec,
+			    struct sl_fail *fail)
+{
+	struct sl_images all = {.root = NULL};
+	char path[PATH_MAX];
+	enum sl_err err = find_root(root, path, spec, fail);
+
+	if (!err && classes) {
+		err = find_classes(&all, path, fail);
+		*classes = all.classes;
+	}
+	return err;
+}
+
+enum sl_err sl_images_folders(const char *root, struct sl_names *out, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	const struct sl_images all = {.root = path};
+
+	snprintf(path, sizeof path, "%s", root);
+	return find_folders(&all, "", 0, out, fail);
 }
 
 /* Lists all pictures below the root, which is a folder in data.dir, beside that of the masks. */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/data/csv_column.h"
+#include "client/data/nifti.h"
 #include "client/data/parts.h"
 #include "client/data/picture.h"
 #include "common/base/grow.h"
@@ -64,11 +65,12 @@ static enum sl_err take_rows(struct sl_label_table *t, const struct sl_csv *s, c
 {
 	const char *id = spec->labels ? spec->label_id : "file";
 	const int name = sl_csv_find(s, id);
+	char names[60];
 	enum sl_err err = SL_OK;
 
+	snprintf(names, sizeof names, "%sit names the %ss", spec->labels ? "data.label_id: " : "", t->what);
 	if (name < 0)
-		return sl_csv_lacks(s, spec->labels ? "data.label_id: it names the pictures" : "it names the pictures",
-				    id, fail);
+		return sl_csv_lacks(s, names, id, fail);
 	t->label = calloc((size_t)s->rows * (size_t)spec->nlabels, sizeof *t->label);
 	if (!t->label)
 		return no_memory(fail);
@@ -93,9 +95,9 @@ static enum sl_err check_once(const struct sl_label_table *t, struct sl_fail *fa
 		return no_memory(fail);
 	return twice[0] < 0 ? SL_OK
 			    : sl_fail_set(fail, SL_ERR_DATA,
-					  "%s: \"%.120s\" is in two rows: a picture has one, with all its numbers or "
+					  "%s: \"%.120s\" is in two rows: a %s has one, with all its numbers or "
 					  "labels",
-					  t->path, sl_name(&t->picture, twice[0]));
+					  t->path, sl_name(&t->picture, twice[0]), t->what);
 }
 
 static enum sl_err name_file(struct sl_csv *s, const char *dir, const struct sl_set_spec *spec, struct sl_fail *fail)
@@ -124,6 +126,7 @@ enum sl_err sl_label_table_read(struct sl_label_table *out, const char *dir, con
 	if (!err) {
 		s->form = spec->form;
 		snprintf(out->path, sizeof out->path, "%s", s->path);
+		out->what = spec->volume ? "case" : "picture";
 		err = sl_csv_read(s, fail);
 	}
 	if (!err)
@@ -186,7 +189,10 @@ static bool spell(const struct sl_names *paths, struct spelling **all, struct sl
 			for (int bare = 0; bare < 2 && fits; bare++) {
 				char name[PATH_MAX];
 
-				snprintf(name, sizeof name, "%.*s", (int)(bare ? sl_picture_stem(at) : strlen(at)), at);
+				const char *end = sl_nifti_ending(at);
+				const size_t stem = end ? strlen(at) - strlen(end) : sl_picture_stem(at);
+
+				snprintf(name, sizeof name, "%.*s", (int)(bare ? stem : strlen(at)), at);
 				fits = sl_grow(all, &cap, (size_t)text->n + 1, sizeof **all);
 				if (fits)
 					(*all)[text->n] = (struct spelling){NULL, 2 * (at > path) + bare, i};
@@ -215,24 +221,29 @@ enum { SEVERAL, TWICE, NO_PICTURE, NO_ROW, FAULTS };
 static enum sl_err say(const struct sl_label_table *t, const struct fault f[FAULTS], bool warns, struct sl_fail *fail)
 {
 	static const struct {
-		const char *id, *what, *advice;
-	} words[FAULTS] = {{NULL, "names that several pictures have", "write their paths below data.dir"},
-			   {NULL, "pictures in more than one row", "a picture has one row"},
-			   {"rows-without-picture", "rows without a picture", "they are left out"},
-			   {"pictures-without-row", "pictures without a row", "they are left out"}};
+		const char *id, *what, *advice; /* `what` with %s for "picture" or "case" */
+	} words[FAULTS] = {{NULL, "names that several %ss have", "write their paths below data.dir"},
+			   {NULL, "%ss in more than one row", "a %s has one row"},
+			   {"rows-without-picture", "rows without a %s", "they are left out"},
+			   {"pictures-without-row", "%ss without a row", "they are left out"}};
+	char what[FAULTS][48], advice[FAULTS][40];
 
+	for (int i = 0; i < FAULTS; i++) {
+		snprintf(what[i], sizeof what[i], words[i].what, t->what);
+		snprintf(advice[i], sizeof advice[i], words[i].advice, t->what);
+	}
 	for (int i = 0; i < FAULTS; i++)
 		if (f[i].n && !words[i].id)
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: %s: %" PRId64 ", such as %s: %s", t->path,
-					   words[i].what, f[i].n, f[i].names, words[i].advice);
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: %s: %" PRId64 ", such as %s: %s", t->path, what[i],
+					   f[i].n, f[i].names, advice[i]);
 	if (f[NO_PICTURE].n == t->picture.n)
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%s: no row names a picture below data.dir: rows have %s, and pictures %s", t->path,
-				   f[NO_PICTURE].names, f[NO_ROW].n ? f[NO_ROW].names : "there are none");
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: no row names a %s below data.dir: rows have %s, and %ss %s",
+				   t->path, t->what, f[NO_PICTURE].names, t->what,
+				   f[NO_ROW].n ? f[NO_ROW].names : "there are none");
 	for (int i = NO_PICTURE; i < FAULTS && warns; i++)
 		if (f[i].n)
-			sl_log(SL_LOG_WARN, words[i].id, "%s: %s: %" PRId64 ", such as %s: %s", t->path, words[i].what,
-			       f[i].n, f[i].names, words[i].advice);
+			sl_log(SL_LOG_WARN, words[i].id, "%s: %s: %" PRId64 ", such as %s: %s", t->path, what[i],
+			       f[i].n, f[i].names, advice[i]);
 	return SL_OK;
 }
 

@@ -1,6 +1,6 @@
-/* A table of pictures and their labels. It is spec->labels (data.labels), with names of pictures in the column
- * spec->label_id; or else, for several numbers or labels, the split's usual file in `dir`, with paths in the column
- * `file`. */
+/* A table of pictures, or of volumes' cases, and their labels. It is spec->labels (data.labels), with names of pictures
+ * in the column spec->label_id; or else, for several numbers or labels, the split's usual file in `dir`, with paths in
+ * the column `file`. */
 #ifndef SL_CLIENT_DATA_LABEL_TABLE_H
 #define SL_CLIENT_DATA_LABEL_TABLE_H
 
@@ -10,6 +10,7 @@
 
 struct sl_label_table {
 	char path[PATH_MAX];
+	const char *what;        /* "picture" or, of volumes, "case", in messages */
 	struct sl_names picture; /* [rows], as the table names them */
 	struct sl_names classes; /* where labels are classes: their names, sorted */
 	union sl_label *label;   /* [rows, spec->nlabels] */

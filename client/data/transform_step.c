@@ -34,6 +34,7 @@ static const struct {
 	[SL_STEP_GAMMA] = {"RandomGamma", {"gamma", "p"}},
 	[SL_STEP_NOISE] = {"RandomNoise", {"std", "p"}},
 	[SL_STEP_INTENSITY] = {"RandomIntensity", {"scale", "shift", "p"}},
+	[SL_STEP_AFFINE_3D] = {"RandomAffine3d", {"degrees", "scale", "p"}},
 };
 
 /* A parameter's value: numbers, in brackets or alone, or a word (a name, a text in quotes, None). */
@@ -405,6 +406,18 @@ static enum sl_err set_probability(struct sl_step *s, const struct value *v, str
 	return v->n == 1 && s->p >= 0 && s->p <= 1 ? SL_OK : wrong(fail, "p", "from 0 to 1");
 }
 
+static enum sl_err set_turn(struct sl_step *s, const struct value *v, struct sl_fail *fail)
+{
+	bool fits = v->n == 1 || v->n == 3;
+
+	for (int axis = 0; axis < 3 && fits; axis++) {
+		s->turn[axis] = v->number[v->n == 3 ? axis : 0];
+		fits = s->turn[axis] >= 0 && s->turn[axis] <= 180;
+	}
+	return fits ? SL_OK
+		    : wrong(fail, "degrees", "one number from 0 to 180, or three, about depth, height and width");
+}
+
 static enum sl_err set_volume_param(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
 {
 	double *to = &s->spread[strcmp(param, "shift") == 0];
@@ -413,6 +426,8 @@ static enum sl_err set_volume_param(struct sl_step *s, const char *param, const 
 		return set_probability(s, v, fail);
 	if (strcmp(param, "gamma") == 0)
 		return set_pair(s->gamma, param, v, 0.1, 10, fail);
+	if (strcmp(param, "degrees") == 0)
+		return set_turn(s, v, fail);
 	memset(s->axis, 0, sizeof s->axis);
 	for (int i = 0; i < v->n && s->kind == SL_STEP_FLIP; i++) {
 		if (!is_integer(v->number[i], 0, 2))
@@ -422,6 +437,8 @@ static enum sl_err set_volume_param(struct sl_step *s, const char *param, const 
 	if (s->kind == SL_STEP_FLIP)
 		return v->n > 0 ? SL_OK : wrong(fail, param, "of 0, 1 and 2: depth, height, width");
 	*to = v->number[0];
+	if (s->kind == SL_STEP_AFFINE_3D && v->n == 1 && *to > 0.9)
+		return wrong(fail, param, "from 0 to 0.9");
 	return v->n == 1 && *to >= 0 && *to <= 1 ? SL_OK : wrong(fail, param, "from 0 to 1");
 }
 
@@ -489,6 +506,7 @@ static void set_defaults(struct sl_step *s, int h, int w)
 	s->gamma[0] = 0.7;
 	s->gamma[1] = 1.5;
 	s->spread[0] = s->spread[1] = 0.1;
+	s->turn[0] = s->turn[1] = s->turn[2] = 15;
 	s->grow[0] = s->grow[1] = 1;
 	s->ops = 2;
 	s->magnitude = 9;

@@ -29,6 +29,7 @@ enum sl_step_kind {
 	SL_STEP_GAMMA,
 	SL_STEP_NOISE,
 	SL_STEP_INTENSITY,
+	SL_STEP_AFFINE_3D,
 	SL_STEP_COUNT
 };
 
@@ -56,6 +57,7 @@ struct sl_step {
 	bool axis[3];     /* RandomFlip: which are turned */
 	double gamma[2];  /* RandomGamma */
 	double spread[2]; /* RandomNoise: the largest deviation; RandomIntensity: of the factor, and of the sum */
+	double turn[3];   /* RandomAffine3d: the largest angle about each axis; spread[0]: of the size */
 	int ops, magnitude,
 		bins; /* RandAugment: number of operations, their strength, and how many strengths there are */
 };

@@ -8,9 +8,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "client/data/source.h"
 #include "common/base/guard.h"
+#include "common/base/rng.h"
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
+
+enum { WORDS = 64, QUADS = WORDS / 4 };
 
 enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			   struct sl_fail *fail)
@@ -20,7 +24,7 @@ enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, con
 				x->low,           x->high,          x->mean,          x->deviation};
 	uint64_t hash = XXH3_64bits(steps, sizeof steps);
 
-	for (int c = 0; c <= files->n; c++) {
+	for (int c = 0; c < files->n + (files->mask[0] != 0); c++) {
 		const char *path = c < files->n ? files->path[c] : files->mask;
 		struct stat st;
 
@@ -112,6 +116,60 @@ int64_t sl_patch_begin(int64_t i, int64_t patch, int64_t side)
 	return n > 1 ? i * (side - patch) / (n - 1) : sl_patch_around(0, patch, side);
 }
 
+/* Chooses a class that the case has and the network knows, and one of its voxels. False: it has none. */
+static bool draw_place(const struct sl_volume *of, int classes, const uint32_t word[2], int64_t at[3])
+{
+	const struct sl_volume_head *h = of->head;
+	const uint32_t *place = of->place;
+	int has = 0, chosen;
+
+	for (int k = 1; k < classes && k < SL_LEARN_IGNORED; k++)
+		has += h->places[k] > 0;
+	if (!has)
+		return false;
+	chosen = (int)sl_rng_below(word[0], (uint32_t)has);
+	for (int k = 1;; place += h->places[k++])
+		if (h->places[k] && !chosen--) {
+			const int64_t voxel = place[sl_rng_below(word[1], (uint32_t)h->places[k])];
+
+			at[0] = voxel / h->dim[2] / h->dim[1];
+			at[1] = voxel / h->dim[2] % h->dim[1];
+			at[2] = voxel % h->dim[2];
+			return true;
+		}
+}
+
+/* Elements 64 · sample: whether around a voxel of a class; the class; the voxel. From + 4 on: the place otherwise. */
+void sl_patch_draw(const struct sl_volume *of, const struct sl_volume_spec *spec, int classes,
+		   const struct sl_sample_draw *draw, int64_t sample, int64_t at[3])
+{
+	const struct sl_rng_key key = {.seed = draw->seed, .step = draw->epoch, .tensor = SL_RNG_PATCH};
+	const int64_t *patch = spec->patch, *dim = of->head->dim;
+	uint32_t choice[4], where[4];
+	bool around;
+
+	sl_rng_quad(&key, (uint32_t)(sample * QUADS), choice);
+	sl_rng_quad(&key, (uint32_t)(sample * QUADS + 1), where);
+	around = (double)sl_rng_unit(choice[0]) < spec->foreground && draw_place(of, classes, choice + 1, at);
+	for (int axis = 0; axis < 3; axis++) {
+		const int64_t more = dim[axis] - patch[axis];
+
+		at[axis] = around     ? sl_patch_around(at[axis], patch[axis], dim[axis])
+			   : more > 0 ? (int64_t)sl_rng_below(where[axis], (uint32_t)more + 1)
+				      : sl_patch_around(0, patch[axis], dim[axis]);
+	}
+}
+
+void sl_patch_place(const struct sl_volume *of, const struct sl_volume_spec *spec, int64_t i, int64_t at[3])
+{
+	for (int axis = 2; axis >= 0; axis--) {
+		const int64_t n = sl_patch_count(spec->patch[axis], of->head->dim[axis]);
+
+		at[axis] = sl_patch_begin(i % n, spec->patch[axis], of->head->dim[axis]);
+		i /= n;
+	}
+}
+
 float sl_volume_background(const struct sl_conf_intensity *x)
 {
 	return x->kind == SL_INTENSITY_CT ? (float)((x->low - x->mean) / x->deviation) : 0;
@@ -132,20 +190,20 @@ enum sl_err sl_volume_cut(const struct sl_volume *volume, const struct sl_volume
 	const int64_t inside = (h->dim[2] - at[2] < n[2] ? h->dim[2] - at[2] : n[2]) - first;
 	const float background = sl_volume_background(&spec->intensity);
 
-	for (int64_t r = 0; r < n[0] * n[1]; r++, voxel += n[2] * c, mask += n[2]) {
+	for (int64_t r = 0; r < n[0] * n[1]; r++, voxel += n[2] * c, mask += mask ? n[2] : 0) {
 		const int64_t d = at[0] + r / n[1], y = at[1] + r % n[1];
 		const int64_t from = (d * h->dim[1] + y) * h->dim[2] + at[2] + first;
 		const bool there = d >= 0 && d < h->dim[0] && y >= 0 && y < h->dim[1];
 
 		if (!there || inside < n[2]) {
 			fill(voxel, n[2] * c, background);
-			for (int64_t i = 0; i < n[2]; i++)
+			for (int64_t i = 0; i < n[2] && mask; i++)
 				mask[i] = SL_LEARN_IGNORED;
 		}
 		if (!there)
 			continue;
 		sl_codec_loops_c.from_f16((const uint8_t *)(volume->voxel + from * c), inside * c, voxel + first * c);
-		for (int64_t i = 0; i < inside; i++) {
+		for (int64_t i = 0; i < inside && mask; i++) {
 			const int label = volume->mask[from + i];
 
 			if (label >= classes && label != SL_LEARN_IGNORED)

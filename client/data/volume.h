@@ -16,8 +16,9 @@ struct sl_volume_spec {
 	double spacing[3]; /* mm; 0: as the files have them */
 	bool xyz;          /* data.axes */
 	struct sl_conf_intensity intensity;
-	int64_t patch[3];
-	int patches; /* of a case, in an epoch */
+	int64_t patch[3]; /* data.patch; or with `whole` data.size */
+	bool whole;       /* a sample is a case with a class, cropped or padded about its centre; else a patch */
+	int patches;      /* of a case, in an epoch */
 	double foreground;
 	const char *cache;                /* the folder of prepared cases */
 	const char (*step)[SL_CONF_TEXT]; /* [steps], of training: data.transforms */
@@ -30,7 +31,7 @@ struct sl_volume_files {
 	const char *name; /* of the case, for messages */
 	int n;            /* sequences */
 	char path[SL_VOLUME_CHANNELS][PATH_MAX];
-	char mask[PATH_MAX]; /* "": it has none, and counts as background */
+	char mask[PATH_MAX]; /* "": it has none, and is background */
 };
 
 /* What is known of a prepared case, at the start of its file. Behind it are voxels [D, H, W, channels] of 16-bit
@@ -106,10 +107,16 @@ int64_t sl_patch_around(int64_t at, int64_t patch, int64_t side);
 /* How many patches, side by side, it takes to cover an axis; and where patch i of these begins. */
 int64_t sl_patch_count(int64_t patch, int64_t side);
 int64_t sl_patch_begin(int64_t i, int64_t patch, int64_t side);
+/* Where the patch of a training sample begins, as it is drawn; and where patch i of those that cover a case does. */
+struct sl_sample_draw;
+void sl_patch_draw(const struct sl_volume *volume, const struct sl_volume_spec *spec, int classes,
+		   const struct sl_sample_draw *draw, int64_t sample, int64_t at[3]);
+void sl_patch_place(const struct sl_volume *volume, const struct sl_volume_spec *spec, int64_t i, int64_t at[3]);
 /* What a voxel outside of the volume has. */
 float sl_volume_background(const struct sl_conf_intensity *intensity);
-/* voxel [D, H, W, channels] and mask [D, H, W] = the patch that begins at `at`. Outside of the volume there is
- * background, which is not counted. DATA: the mask has a class that is neither below `classes` nor SL_LEARN_IGNORED. */
+/* voxel [D, H, W, channels] and mask [D, H, W], which may be NULL, = the patch that begins at `at`. Outside of the
+ * volume there is background, which is not counted. DATA: the mask has a class that is neither below `classes` nor
+ * SL_LEARN_IGNORED. */
 enum sl_err sl_volume_cut(const struct sl_volume *volume, const struct sl_volume_spec *spec, const int64_t at[3],
 			  int classes, float *voxel, int32_t *mask, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -34,8 +34,8 @@ static size_t case_bytes(const char *name)
 	return n;
 }
 
-/* Adds the NIfTI files of a folder, `before` which stands in their names. */
-static enum sl_err list_folder(struct sl_volume_list *l, const char *folder, const char *before, struct sl_fail *fail)
+enum sl_err sl_volume_list_folder(struct sl_volume_list *l, const char *folder, const char *before, bool needs,
+				  struct sl_fail *fail)
 {
 	const int64_t had = l->files.n;
 	DIR *dir = opendir(folder);
@@ -59,7 +59,7 @@ static enum sl_err list_folder(struct sl_volume_list *l, const char *folder, con
 	closedir(dir);
 	if (!fits)
 		return no_memory(fail);
-	if (dicom || l->files.n == had)
+	if (dicom || (needs && l->files.n == had))
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %s; " EACH_CASE, folder,
 				   dicom ? "has DICOM files" : "no NIfTI file in it");
 	return SL_OK;
@@ -77,7 +77,7 @@ static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec
 		while (n > 1 && n < PATH_MAX && path[n - 1] == '/')
 			path[--n] = 0;
 		if (sl_folder_is(path))
-			err = list_folder(l, path, path, fail);
+			err = sl_volume_list_folder(l, path, path, true, fail);
 		else if (!sl_nifti_ending(path))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no NIfTI file; " EACH_CASE, path);
 		else if (!sl_names_add(&l->files, path))
@@ -86,8 +86,7 @@ static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec
 	return err;
 }
 
-/* Groups the files by cases, whose sequences must be numbered from 0 and equally many. */
-static enum sl_err list_cases(struct sl_volume_list *l, struct sl_fail *fail)
+enum sl_err sl_volume_list_group(struct sl_volume_list *l, struct sl_fail *fail)
 {
 	sl_names_sort(&l->files);
 	l->first = calloc((size_t)l->files.n + 1, sizeof *l->first);
@@ -114,6 +113,12 @@ static enum sl_err list_cases(struct sl_volume_list *l, struct sl_fail *fail)
 					   l->root, l->root[0] ? "/" : "", file, SL_VOLUME_CHANNELS - 1);
 		l->first[l->cases.n] = i + 1;
 	}
+	return SL_OK;
+}
+
+/* The sequences of all cases must be equally many. */
+static enum sl_err check_sequences(struct sl_volume_list *l, struct sl_fail *fail)
+{
 	l->channels = l->cases.n ? l->first[1] : 1;
 	for (int64_t i = 1; i < l->cases.n; i++)
 		if (l->first[i + 1] - l->first[i] != l->channels)
@@ -142,19 +147,31 @@ static enum sl_err find_folders(struct sl_volume_list *l, const struct sl_set_sp
 
 enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	enum sl_err err = spec->given ? list_given(out, spec, fail) : find_folders(out, spec, fail);
+	const bool whole = spec->volume->whole && !spec->given;
+	enum sl_err err = spec->given ? list_given(out, spec, fail)
+			  : whole     ? sl_volume_list_classes(out, spec, fail)
+				      : find_folders(out, spec, fail);
 
+	if (whole)
+		return err ? err : check_sequences(out, fail);
 	if (!err && !spec->given)
-		err = list_folder(out, out->root, "", fail);
-	return err ? err : list_cases(out, fail);
+		err = sl_volume_list_folder(out, out->root, "", true, fail);
+	if (!err)
+		err = sl_volume_list_group(out, fail);
+	return err ? err : check_sequences(out, fail);
 }
 
 void sl_volume_list_close(struct sl_volume_list *l)
 {
 	sl_names_close(&l->files);
 	sl_names_close(&l->cases);
+	sl_names_close(&l->classes);
 	free(l->first);
+	free(l->label);
+	free(l->key);
 	l->first = NULL;
+	l->label = NULL;
+	l->key = NULL;
 }
 
 void sl_volume_list_name(const struct sl_volume_list *l, int64_t i, char *out, size_t size)
@@ -173,7 +190,7 @@ enum sl_err sl_volume_list_files(const struct sl_volume_list *l, int64_t i, stru
 	for (int c = 0; c < out->n; c++)
 		fits = fits && snprintf(out->path[c], PATH_MAX, "%s%s%s", l->root, l->root[0] ? "/" : "",
 					sl_name(&l->files, l->first[i] + c)) < PATH_MAX;
-	if (!l->root[0])
+	if (!l->masks[0])
 		return SL_OK;
 	for (int packed = 1; packed >= 0 && fits; packed--) {
 		fits = snprintf(out->mask, PATH_MAX, "%s/%s.nii%s", l->masks, out->name, packed ? ".gz" : "") <

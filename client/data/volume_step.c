@@ -20,8 +20,12 @@ enum sl_err sl_volume_steps_read(struct sl_step out[SL_VOLUME_STEPS], const stru
 		if (out[i].kind < SL_STEP_VOLUMES)
 			return sl_fail_at(fail, "data.transforms", SL_ERR_CONFIG,
 					  "step %d, %.80s: is of pictures; volumes have RandomFlip, RandomGamma, "
-					  "RandomNoise and RandomIntensity",
+					  "RandomNoise, RandomIntensity and RandomAffine3d",
 					  i + 1, spec->step[i]);
+		if (out[i].kind == SL_STEP_AFFINE_3D && i)
+			return sl_fail_at(fail, "data.transforms", SL_ERR_CONFIG,
+					  "step %d, %.80s: must be the first step, since it cuts out the patch", i + 1,
+					  spec->step[i]);
 	}
 	return SL_OK;
 }
@@ -55,7 +59,8 @@ static void flip(const struct sl_step *s, const uint32_t *word, float *voxel, in
 		if (!s->axis[axis] || !((double)sl_rng_unit(word[axis]) < s->p))
 			continue;
 		turn(voxel, outer[axis], dim[axis], inner[axis] * channels);
-		turn(mask, outer[axis], dim[axis], inner[axis]);
+		if (mask)
+			turn(mask, outer[axis], dim[axis], inner[axis]);
 	}
 }
 

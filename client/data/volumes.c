@@ -17,13 +17,11 @@
 #include "client/data/volume.h"
 #include "client/data/volume_list.h"
 #include "client/data/volume_step.h"
+#include "client/data/volume_warp.h"
 #include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
 #include "common/telemetry/progress.h"
-
-enum { WORDS = 64, QUADS = WORDS / 4 };
 
 struct volumes {
 	struct sl_volume_list list;
@@ -33,6 +31,7 @@ struct volumes {
 	uint64_t *hash;       /* [cases] */
 	uint64_t *key;        /* [cases], of data.split */
 	int64_t *begin;       /* [cases + 1], a case's samples */
+	bool unprepared;      /* cases are for prediction: a sample is one of them */
 	bool draws;           /* samples are drawn anew in each epoch; else they cover the cases */
 	int mask_classes;
 	struct sl_step step[SL_VOLUME_STEPS];
@@ -43,10 +42,16 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of volumes");
 }
 
+static const struct sl_source classed;
+
 static bool set_classes(struct volumes *v, const struct sl_set_spec *spec)
 {
 	bool fits = true;
 
+	for (int64_t k = 0; k < v->list.classes.n && fits; k++)
+		fits = sl_names_add(&v->classes, sl_name(&v->list.classes, k));
+	if (v->spec.whole)
+		return fits;
 	v->mask_classes = spec->mask_classes;
 	for (int k = 0; k < spec->mask_classes && k < SL_LEARN_IGNORED && fits; k++) {
 		char number[24];
@@ -70,6 +75,36 @@ static void close_volumes(struct volumes *v)
 	free(v);
 }
 
+/* What data.split keeps together. */
+static enum sl_err set_keys(struct volumes *v, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	if (v->list.key) {
+		v->key = v->list.key;
+		v->list.key = NULL;
+		return SL_OK;
+	}
+	v->key = calloc((size_t)v->list.cases.n + 1, sizeof *v->key);
+	return v->key ? sl_parts_name_keys(spec, &v->list.cases, v->key, fail) : no_memory(fail);
+}
+
+/* Whole cases have a class, and patches have masks. */
+static enum sl_err check_task(const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const enum sl_learn_kind kind = spec->task ? spec->task->kind : SL_LEARN_CLASSES;
+
+	if (kind == (spec->volume->whole ? SL_LEARN_CLASSES : SL_LEARN_PIXELS))
+		return SL_OK;
+	return sl_fail_at(fail, "model.task", SL_ERR_CONFIG, "%s",
+			  !spec->volume->whole
+				  ? "with data.patch volumes have masks, and this network gives one class "
+				    "for all voxels: give data.size, and folders of classes or data.labels; "
+				    "or a network with a class for each voxel"
+			  : kind == SL_LEARN_PIXELS
+				  ? "with data.size a volume has one class, and this network gives one for each voxel: "
+				    "give data.patch, and masks"
+				  : "with data.size a volume has one class: give classes");
+}
+
 /* Lists the cases and reads the steps. On failure *out is NULL. */
 static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
@@ -82,15 +117,15 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 	v->spec = *spec->volume;
 	v->draws = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
 	err = spec->files ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
-			  : sl_volume_steps_read(v->step, &v->spec, fail);
+			  : check_task(spec, fail);
+	if (!err)
+		err = sl_volume_steps_read(v->step, &v->spec, fail);
 	if (!err)
 		err = sl_volume_list_open(&v->list, spec, fail);
 	if (!err && !set_classes(v, spec))
 		err = no_memory(fail);
-	if (!err) {
-		v->key = calloc((size_t)v->list.cases.n + 1, sizeof *v->key);
-		err = v->key ? sl_parts_name_keys(spec, &v->list.cases, v->key, fail) : no_memory(fail);
-	}
+	if (!err)
+		err = set_keys(v, spec, fail);
 	if (err)
 		close_volumes(v);
 	else
@@ -109,6 +144,10 @@ static void describe_set(const struct sl_source *self, const struct volumes *v, 
 		.field = {{"volume", SL_F32, 3, {patch[0] * patch[1], patch[2], v->list.channels}},
 			  {"mask", SL_I32, 2, {patch[0] * patch[1], patch[2]}}},
 	};
+	if (v->spec.whole) {
+		out->source = &classed;
+		out->field[SL_FIELD_TARGET] = (struct sl_field_type){"label", SL_I32, 0, {0}};
+	}
 }
 
 /* The samples of a case of this size. */
@@ -128,6 +167,7 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 {
 	struct sl_volume_files *files = malloc(sizeof *files);
 	struct volumes *v = NULL;
+	struct sl_set part = {.data = NULL};
 	int64_t count = 0, dim[3] = {1, 1, 1};
 	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
 
@@ -135,8 +175,14 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 		err = sl_volume_list_files(&v->list, i, files, fail);
 		if (!err)
 			err = sl_volume_check(dim, &v->spec, files, fail);
-		if (!err && (!spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
-			count += count_of(v, dim);
+		if (!err && (v->spec.whole || !spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
+			count += v->spec.whole ? 1 : count_of(v, dim);
+	}
+	if (!err && v->spec.whole && spec->parts) { /* parts have equal shares of each class */
+		describe_set(self, v, count, &part);
+		part.data = v;
+		err = sl_parts_take(&part, spec, fail);
+		count = part.count;
 	}
 	if (!err && spec->parts && !count)
 		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
@@ -145,13 +191,30 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 				 (long long)v->list.cases.n);
 	if (!err)
 		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
-	if (v)
+	if (!err)
+		out->source = self;
+	if (part.data)
+		part.source->close(&part);
+	else if (v)
 		close_volumes(v);
 	free(files);
 	return err;
 }
 
 /* ---- preparation */
+
+/* The file of a prepared case, below the cache: train-CASE.vol, or train-CLASS/CASE.vol. */
+static enum sl_err name_prepared(char path[PATH_MAX], const struct volumes *v, const char *name, struct sl_fail *fail)
+{
+	const char *slash = strrchr(v->list.root, '/');
+	char folder[PATH_MAX];
+
+	if (snprintf(path, PATH_MAX, "%s/%.15s-%s.vol", v->spec.cache, slash ? slash + 1 : v->list.root, name) >=
+		    PATH_MAX ||
+	    !sl_folder_of(path, folder))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
+	return strchr(name, '/') ? sl_folder_make(folder, 0700, fail) : SL_OK;
+}
 
 /* The lock of a folder of prepared cases, so that two processes do not prepare a case at once; -1: there is none. */
 static int lock_cache(const char *cache)
@@ -194,9 +257,8 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 	char path[PATH_MAX];
 	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
 
-	if (!err && snprintf(path, sizeof path, "%s/%.15s-%s.vol", v->spec.cache, strrchr(v->list.root, '/') + 1,
-			     files->name) >= PATH_MAX)
-		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
+	if (!err)
+		err = name_prepared(path, v, files->name, fail);
 	if (!err)
 		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
 	if (err || sl_volume_map(&v->at[i], path, v->hash[i], NULL) == SL_OK)
@@ -242,7 +304,7 @@ static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
 	if (!v->begin)
 		return no_memory(fail);
 	for (int64_t i = 0; i < v->list.cases.n; i++) {
-		v->begin[i + 1] = v->begin[i] + count_of(v, v->at[i].head->dim);
+		v->begin[i + 1] = v->begin[i] + (v->spec.whole ? 1 : count_of(v, v->at[i].head->dim));
 		if (v->begin[i + 1] > SL_SET_MAX_SAMPLES)
 			return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d patches", v->list.root,
 					   SL_SET_MAX_SAMPLES);
@@ -253,7 +315,7 @@ static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
 /* Warns of classes that no training case has. */
 static void note_missing(const struct volumes *v)
 {
-	for (int k = 0; k < v->classes.n && v->draws; k++) {
+	for (int k = 0; k < v->classes.n && v->draws && !v->spec.whole; k++) {
 		int64_t n = 0;
 
 		for (int64_t i = 0; i < v->list.cases.n; i++)
@@ -272,16 +334,17 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 
 	if (err)
 		return err;
-	if (!v->spec.cases)
+	v->unprepared = v->spec.cases || (v->spec.whole && spec->given);
+	if (!v->unprepared)
 		err = prepare(v, fail);
-	if (!err && !v->spec.cases)
+	if (!err && !v->unprepared)
 		err = count_samples(v, fail);
 	if (err) {
 		close_volumes(v);
 		return err;
 	}
 	note_missing(v);
-	describe_set(self, v, v->spec.cases ? v->list.cases.n : v->begin[v->list.cases.n], out);
+	describe_set(self, v, v->unprepared ? v->list.cases.n : v->begin[v->list.cases.n], out);
 	out->data = v;
 	return SL_OK;
 }
@@ -296,7 +359,7 @@ static int64_t case_of(const struct volumes *v, int64_t index)
 {
 	int64_t low = 0, high = v->list.cases.n - 1;
 
-	if (v->spec.cases)
+	if (v->unprepared || v->spec.whole)
 		return index;
 	while (low < high) {
 		const int64_t middle = (low + high + 1) / 2;
@@ -309,62 +372,6 @@ static int64_t case_of(const struct volumes *v, int64_t index)
 	return low;
 }
 
-/* Chooses a class that the case has and the network knows, and one of its voxels. False: it has none. */
-static bool draw_place(const struct volumes *v, const struct sl_volume *of, const uint32_t word[2], int64_t at[3])
-{
-	const struct sl_volume_head *h = of->head;
-	const uint32_t *place = of->place;
-	int has = 0, chosen;
-
-	for (int k = 1; k < v->mask_classes && k < SL_LEARN_IGNORED; k++)
-		has += h->places[k] > 0;
-	if (!has)
-		return false;
-	chosen = (int)sl_rng_below(word[0], (uint32_t)has);
-	for (int k = 1;; place += h->places[k++])
-		if (h->places[k] && !chosen--) {
-			const int64_t voxel = place[sl_rng_below(word[1], (uint32_t)h->places[k])];
-
-			at[0] = voxel / h->dim[2] / h->dim[1];
-			at[1] = voxel / h->dim[2] % h->dim[1];
-			at[2] = voxel % h->dim[2];
-			return true;
-		}
-}
-
-/* Where a training patch begins. Elements 64 · sample: whether around a voxel of a class; the class; the voxel. From +
- * 4 on: the place otherwise. */
-static void draw_patch(const struct volumes *v, const struct sl_volume *of, const struct sl_sample_draw *draw,
-		       int64_t index, int64_t at[3])
-{
-	const struct sl_rng_key key = {.seed = draw->seed, .step = draw->epoch, .tensor = SL_RNG_PATCH};
-	const int64_t *patch = v->spec.patch, *dim = of->head->dim;
-	uint32_t choice[4], where[4];
-	bool around;
-
-	sl_rng_quad(&key, (uint32_t)(index * QUADS), choice);
-	sl_rng_quad(&key, (uint32_t)(index * QUADS + 1), where);
-	around = (double)sl_rng_unit(choice[0]) < v->spec.foreground && draw_place(v, of, choice + 1, at);
-	for (int axis = 0; axis < 3; axis++) {
-		const int64_t more = dim[axis] - patch[axis];
-
-		at[axis] = around     ? sl_patch_around(at[axis], patch[axis], dim[axis])
-			   : more > 0 ? (int64_t)sl_rng_below(where[axis], (uint32_t)more + 1)
-				      : sl_patch_around(0, patch[axis], dim[axis]);
-	}
-}
-
-/* Where a patch of those that cover a case begins. */
-static void fixed_patch(const struct volumes *v, const struct sl_volume *of, int64_t i, int64_t at[3])
-{
-	for (int axis = 2; axis >= 0; axis--) {
-		const int64_t n = sl_patch_count(v->spec.patch[axis], of->head->dim[axis]);
-
-		at[axis] = sl_patch_begin(i % n, v->spec.patch[axis], of->head->dim[axis]);
-		i /= n;
-	}
-}
-
 /* With spec.cases. */
 static enum sl_err take_files(const struct volumes *v, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
@@ -375,36 +382,79 @@ static enum sl_err take_files(const struct volumes *v, int64_t index, struct sl_
 	return sl_volume_list_files(&v->list, index, (struct sl_volume_files *)(void *)room->data, fail);
 }
 
+/* Of whole cases that the user named: prepares one in memory. */
+static enum sl_err prepare_given(const struct volumes *v, int64_t index, struct sl_volume *out, struct sl_fail *fail)
+{
+	struct sl_volume_files *files = malloc(sizeof *files);
+	struct sl_volume_back never;
+	enum sl_err err = files ? sl_volume_list_files(&v->list, index, files, fail) : no_memory(fail);
+
+	if (!err)
+		err = sl_volume_prepare_here(out, &never, &v->spec, files, fail);
+	free(files);
+	return err;
+}
+
+/* Cuts a sample into the room; mask NULL: there is none. */
+static enum sl_err cut(const struct volumes *v, int64_t index, const struct sl_sample_draw *draw, float *voxel,
+		       int32_t *mask, struct sl_fail *fail)
+{
+	const int64_t which = case_of(v, index);
+	struct sl_volume given = {.head = NULL};
+	const struct sl_volume *of = v->unprepared ? &given : &v->at[which];
+	double m[3][3];
+	int64_t at[3];
+	enum sl_err err = v->unprepared ? prepare_given(v, which, &given, fail) : SL_OK;
+
+	if (err)
+		return err;
+	for (int axis = 0; axis < 3; axis++)
+		at[axis] = sl_patch_around(of->head->dim[axis] / 2, v->spec.patch[axis], of->head->dim[axis]);
+	if (!v->spec.whole && v->draws)
+		sl_patch_draw(of, &v->spec, v->mask_classes, draw, index, at);
+	else if (!v->spec.whole)
+		sl_patch_place(of, &v->spec, index - v->begin[which], at);
+	if (v->draws && v->spec.steps && sl_volume_warp_draw(m, v->step, draw, index, of))
+		err = sl_volume_warp(of, &v->spec, at, m, v->mask_classes, voxel, mask, fail);
+	else
+		err = sl_volume_cut(of, &v->spec, at, v->mask_classes, voxel, mask, fail);
+	sl_volume_close(&given);
+	if (!err && v->draws)
+		sl_volume_steps_apply(v->step, v->spec.steps, draw, index, voxel, mask, v->spec.patch,
+				      v->list.channels);
+	return err;
+}
+
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	static const struct sl_sample_draw none = {0};
 	const struct volumes *v = set->data;
-	const int64_t *patch = v->spec.patch, voxels = patch[0] * patch[1] * patch[2], which = case_of(v, index);
 	const struct sl_sample_draw *draw = room->draw ? room->draw : &none;
+	const int64_t *patch = v->spec.patch, voxels = patch[0] * patch[1] * patch[2];
 	struct sl_fail why = {.text = ""};
-	int64_t at[3];
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	if (v->spec.cases)
 		return take_files(v, index, room, out, fail);
 	if (sl_room_need(room, (size_t)(voxels * v->list.channels) * sizeof(float)) ||
-	    sl_room_need_deep(room, (size_t)voxels * sizeof(int32_t)))
+	    (!v->spec.whole && sl_room_need_deep(room, (size_t)voxels * sizeof(int32_t))))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a patch of %" PRId64 " voxels", voxels);
-	if (v->draws)
-		draw_patch(v, &v->at[which], draw, index, at);
+	if (v->spec.whole) /* errors name a file */
+		err = cut(v, index, draw, (float *)(void *)room->data, NULL, fail);
 	else
-		fixed_patch(v, &v->at[which], index - v->begin[which], at);
-	err = sl_volume_cut(&v->at[which], &v->spec, at, v->mask_classes, (float *)(void *)room->data,
-			    (int32_t *)(void *)room->deep, &why);
+		err = sl_set_blame(
+			set, index,
+			cut(v, index, draw, (float *)(void *)room->data, (int32_t *)(void *)room->deep, &why), &why,
+			fail);
 	if (err)
-		return sl_set_blame(set, index, err, &why, fail);
-	if (v->draws)
-		sl_volume_steps_apply(v->step, v->spec.steps, draw, index, (float *)(void *)room->data,
-				      (int32_t *)(void *)room->deep, patch, v->list.channels);
+		return err;
 	out[SL_FIELD_INPUT] =
 		(struct sl_value){.data = room->data, .dim = {patch[0] * patch[1], patch[2], v->list.channels}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = room->deep, .dim = {patch[0] * patch[1], patch[2]}};
+	if (v->spec.whole)
+		out[SL_FIELD_TARGET] =
+			v->list.label ? (struct sl_value){.data = &v->list.label[index]} : sl_value_unlabelled();
 	return SL_OK;
 }
 
@@ -444,6 +494,24 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return hash;
 }
 
+static int32_t label(const struct sl_set *set, int64_t index)
+{
+	const struct volumes *v = set->data;
+
+	return v->list.label ? v->list.label[index] : 0;
+}
+
+/* Of whole cases: with their classes. */
+static uint64_t fingerprint_of_classes(const struct sl_set *set)
+{
+	const struct volumes *v = set->data;
+	const uint64_t hash = XXH3_64bits_withSeed(v->classes.text, v->classes.bytes, fingerprint(set));
+
+	return v->list.label
+		       ? XXH3_64bits_withSeed(v->list.label, (size_t)v->list.cases.n * sizeof *v->list.label, hash)
+		       : hash;
+}
+
 /* How volumes become inputs. */
 static void describe(const struct sl_set *set, json_t *about)
 {
@@ -452,26 +520,25 @@ static void describe(const struct sl_set *set, json_t *about)
 	const struct sl_conf_intensity *x = &s->intensity;
 
 	json_object_set_new(about, "volume",
-			    json_pack("{s:[I, I, I], s:[f, f, f], s:s, s:s, s:[f, f, f, f]}", "patch",
-				      (json_int_t)s->patch[0], (json_int_t)s->patch[1], (json_int_t)s->patch[2],
-				      "spacing", s->spacing[0], s->spacing[1], s->spacing[2], "axes",
-				      s->xyz ? "xyz" : "zyx", "intensity", kind[x->kind], "by", x->low, x->high,
+			    json_pack("{s:[I, I, I], s:[f, f, f], s:s, s:s, s:[f, f, f, f]}",
+				      s->whole ? "size" : "patch", (json_int_t)s->patch[0], (json_int_t)s->patch[1],
+				      (json_int_t)s->patch[2], "spacing", s->spacing[0], s->spacing[1], s->spacing[2],
+				      "axes", s->xyz ? "xyz" : "zyx", "intensity", kind[x->kind], "by", x->low, x->high,
 				      x->mean, x->deviation));
 }
+
+/* clang-format off */
+#define FUNCTIONS                                                                                                       \
+	.name = "volumes", .open = open_set, .check = check_set, .checks_parts = true, .sample = sample, .close = close_set, \
+	.sample_name = sample_name, .class_name = class_name, .key = key, .describe = describe
+/* clang-format on */
 
 /* A set of volumes with masks: train/CASE.nii.gz, or sequences CASE_0000.nii.gz …, in the set's `dir`, and
  * masks/train/CASE.nii.gz. A training sample is a patch that is drawn from a case, spec.patches for each case; another
  * sample is one of the patches, side by side, that cover a case. Opening prepares the cases that are not in the cache.
  * With spec.cases, for prediction, a sample is a case: nothing is prepared, and its input is the struct
  * sl_volume_files of its files. The user may name the cases then, which have no masks. */
-const struct sl_source sl_source_volumes = {.name = "volumes",
-					    .open = open_set,
-					    .check = check_set,
-					    .checks_parts = true,
-					    .sample = sample,
-					    .close = close_set,
-					    .sample_name = sample_name,
-					    .class_name = class_name,
-					    .key = key,
-					    .fingerprint = fingerprint,
-					    .describe = describe};
+const struct sl_source sl_source_volumes = {FUNCTIONS, .fingerprint = fingerprint};
+/* With spec.whole a sample is a case, cropped or padded, with a class. Cases that the user named are prepared in memory
+ * when they are read, and have no class. */
+static const struct sl_source classed = {FUNCTIONS, .fingerprint = fingerprint_of_classes, .label = label};

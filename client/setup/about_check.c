@@ -160,7 +160,7 @@ static void check_inputs(const struct sides *x)
 		bool further;
 	} of_both[] = {{"tokenizer", "", true},
 		       {"jpeg", "", false}, /* older files lack these */
-		       {"volume", " (data.patch, data.spacing, data.axes, data.intensity)", true},
+		       {"volume", " (data.patch, data.spacing, data.axes, data.intensity, data.size)", true},
 		       {"max_length", "", false},
 		       {"text_columns", " (data.columns)", false},
 		       {"end", " (data.end)", false},

@@ -11,12 +11,13 @@ const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const 
 	if (c->data.kind != SL_DATA_VOLUMES)
 		return NULL;
 	*v = (struct sl_volume_spec){.xyz = c->data.axes == SL_AXES_XYZ,
+				     .whole = c->data.size.n > 0,
 				     .patches = c->data.patches,
 				     .foreground = c->data.foreground,
 				     .cache = out->cache,
 				     .step = c->data.transforms.item,
 				     .steps = c->data.transforms.n};
-	(void)sl_conf_three(&c->data.patch, 1, SL_CONF_MAX_PATCH, true, patch);
+	(void)sl_conf_three(v->whole ? &c->data.size : &c->data.patch, 1, SL_CONF_MAX_PATCH, true, patch);
 	(void)sl_conf_three(&c->data.spacing, 0, INFINITY, false, v->spacing);
 	(void)sl_conf_intensity_read(c->data.intensity, &v->intensity);
 	for (int axis = 0; axis < 3; axis++)
@@ -30,11 +31,8 @@ enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3
 {
 	const struct sl_conf_client *c = s->conf;
 	const int64_t depth = s->plan ? s->plan->model->depth[0] : 0;
+	const char *key = c->data.size.n ? "data.size" : "data.patch";
 
-	if (c->model.task != SL_CONF_PIXELS)
-		return sl_conf_client_fail(c, "model.task", fail,
-					   "volumes have masks, and this network gives one class for all voxels: give "
-					   "pixels, and a network with a class for each");
 	if (patch[0] * patch[1] == c->model.image.h && patch[2] == c->model.image.w && (!s->plan || depth == patch[0]))
 		return SL_OK;
 	if (s->plan && !depth)
@@ -43,14 +41,14 @@ enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3
 			"is a network of pictures: write one of volumes by split.write_network with an "
 			"example [n, C, D, H, W]");
 	if (!depth)
-		return sl_conf_client_fail(c, "data.patch", fail,
+		return sl_conf_client_fail(c, key, fail,
 					   "depth times height is %lld and width %lld, and the network takes %d and "
 					   "%d, as the example of its "
 					   "file had",
 					   (long long)(patch[0] * patch[1]), (long long)patch[2], c->model.image.h,
 					   c->model.image.w);
 	return sl_conf_client_fail(
-		c, "data.patch", fail,
+		c, key, fail,
 		"the network takes volumes of [%lld, %lld, %d], as the example of its file had: give these",
 		(long long)depth, (long long)c->model.image.h / depth, c->model.image.w);
 }

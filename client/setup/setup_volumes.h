@@ -13,8 +13,8 @@ struct sl_setup_volume {
 /* Fills *out with how volumes are prepared and cut, and returns &out->spec; NULL: the data are others. The config has
  * been checked (sl_conf_check_volumes). */
 const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const struct sl_conf_client *conf);
-/* Checks that patches are what the network takes, a picture of their slices, one below the other; and that it has a
- * class for each voxel. CONFIG. */
+/* Checks that patches, or whole cases, are what the network takes, a picture of their slices, one below the other.
+ * CONFIG. */
 enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3], struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -44,6 +44,7 @@ ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
 ASK(reads_picture_files, reads_shards(c) || c->data.kind == SL_DATA_IMAGES)
 ASK(reads_volumes, c->data.kind == SL_DATA_VOLUMES)
 ASK(has_no_volumes, !reads_volumes(c))
+ASK(cuts_patches, reads_volumes(c) && !c->data.size.n)
 ASK(reads_table, c->data.kind == SL_DATA_CSV)
 ASK(has_ids, c->data.ids.n > 0)
 ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
@@ -53,13 +54,12 @@ ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->dat
 ASK(has_labels, c->data.labels[0])
 ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && (c->model.task != SL_CONF_CLASSES || has_labels(c)))
 ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
-ASK(labels_pictures, c->data.kind == SL_DATA_IMAGES && !learns_pixels(c) && !sl_conf_lacks_labels(c))
-ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)))
-ASK(learns_numbers,
-    c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
+ASK(labels_pictures, (c->data.kind == SL_DATA_IMAGES || (reads_volumes(c) && c->data.size.n)) && !learns_pixels(c) && !sl_conf_lacks_labels(c))
+ASK(reads_csv, reads_table(c) || (names_pictures(c) && !learns_pixels(c)) || (reads_volumes(c) && has_labels(c)))
+ASK(learns_numbers, c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1))
 ASK(has_sources, c->data.also.n || c->also)
-ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c) || reads_volumes(c))
-ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
+ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c) || cuts_patches(c) || (reads_volumes(c) && has_labels(c)))
+ASK(splits_by_name, reads_picture_files(c) || has_label_column(c) || reads_volumes(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_volumes(c) && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define NEED(key, met, why, ...) {key, met, 0, why "; leave this key out", {__VA_ARGS__}}
@@ -131,16 +131,17 @@ static const struct need {
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
-	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with data.labels or another model.task than classes", DATA),
+	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures and volumes with data.labels or another model.task than classes", DATA),
 	NEED("data.scale_label", learns_numbers, "belongs to model.task: numbers", "model.task"),
-	NEED("data.labels", labels_pictures, "belongs to data.kind: images, where these data have labels, and not one for each pixel", DATA),
+	NEED("data.labels", labels_pictures, "belongs to data.kind: images, where these data have labels, and not one for each pixel; and to volumes with data.size", DATA),
 	NEED("data.label_id", has_labels, "needs data.labels", "data.labels"),
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.normalize", has_no_volumes, NO_STEPS, DATA),
 	NEED("data.test_transforms", has_no_volumes, NO_STEPS, DATA),
 	NEED("data.patch", reads_volumes, VOLUMES, DATA),
-	NEED("data.patches", reads_volumes, VOLUMES, DATA),
-	NEED("data.foreground", reads_volumes, VOLUMES, DATA),
+	NEED("data.size", reads_volumes, VOLUMES, DATA),
+	NEED("data.patches", cuts_patches, VOLUMES " with data.patch", DATA),
+	NEED("data.foreground", cuts_patches, VOLUMES " with data.patch", DATA),
 	NEED("data.spacing", reads_volumes, VOLUMES, DATA),
 	NEED("data.axes", reads_volumes, VOLUMES, DATA),
 	NEED("data.intensity", reads_volumes, VOLUMES, DATA),
@@ -150,8 +151,8 @@ static const struct need {
 	NEED("data.ids", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.buckets", has_ids, "belongs to data.ids", "data.ids"),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
-	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
-	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures that a CSV file lists", DATA),
+	NEED("data.separator", reads_csv, "belongs to data.kind: csv, and to pictures and volumes that a CSV file lists", DATA),
+	NEED("data.decimal", reads_csv, "belongs to data.kind: csv, and to pictures and volumes that a CSV file lists", DATA),
 	NEED("data.like", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.inputs", has_sources, "belongs to data.also", "data.also"),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
@@ -169,7 +170,7 @@ static const struct need {
 	NEED("data.split.train", has_no_folds, "data.split.folds say which samples train", "data.split.folds"),
 	NEED("data.split.val", has_no_folds, "data.split.folds say which samples validate", "data.split.folds"),
 	NEED("data.split.fold", has_folds, "needs data.split.folds", "data.split.folds"),
-	NEED("data.split.by", splits_by_name, "belongs to data.kind: csv, text, images and webdataset", DATA),
+	NEED("data.split.by", splits_by_name, "belongs to data.kind: csv, text, images, volumes and webdataset", DATA),
 	NEED("data.split.by", splits, "needs data.split.train or data.split.folds", "data.split.train"),
 	NEED("data.split.seed", splits, "needs data.split.train or data.split.folds", "data.split.train"),
 	NEED("data.test_files", has_own_test_files, "data.split takes test data from the training files", "data.split.train"),

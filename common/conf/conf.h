@@ -254,9 +254,9 @@ struct sl_conf_client {
 		enum sl_conf_channels channels;
 		enum { SL_BITS_8, SL_BITS_16 } bits; /* of a channel of a picture */
 		enum { SL_JPEG_FAST, SL_JPEG_EXACT } jpeg;
-		bool exif;                          /* turn pictures as their EXIF says */
-		struct sl_conf_list window;         /* of DICOM: centre and width; none: as the file says */
-		struct sl_conf_list patch, spacing; /* volumes: three numbers each, of depth, height, width */
+		bool exif;                                /* turn pictures as their EXIF says */
+		struct sl_conf_list window;               /* of DICOM: centre and width; none: as the file says */
+		struct sl_conf_list patch, size, spacing; /* volumes: three numbers each, of depth, height, width */
 		enum { SL_AXES_ZYX, SL_AXES_XYZ } axes;
 		char intensity[SL_CONF_TEXT], cache[PATH_MAX]; /* volumes; cache "": a folder in log.dir */
 		int patches;                                   /* volumes: of a case, in an epoch */

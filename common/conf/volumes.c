@@ -1,4 +1,4 @@
-/* Keys of volumes: data.patch, data.spacing, data.intensity, and what goes with data.kind: volumes. */
+/* Keys of volumes: data.patch, data.size, data.spacing, data.intensity, and what goes with data.kind: volumes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,22 +79,29 @@ bool sl_conf_three(const struct sl_conf_list *list, double low, double high, boo
 
 const char *sl_conf_check_volumes(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	const bool whole = c->data.size.n > 0;
 	double never[3];
 
 	if (c->data.kind != SL_DATA_VOLUMES)
 		return NULL;
-	if (c->model.task != SL_CONF_PIXELS && !c->model.network[0]) /* else the file may say the task */
+	if (c->model.task != SL_CONF_PIXELS && !whole && !c->model.network[0]) /* else the file may say the task */
 		return sl_conf_say(why, "model.task",
 				   "volumes have masks: give pixels, and a network of volumes in model.network");
 	if (c->data.also.n || c->also || sl_agreed_is_vertical(&c->agreed))
-		return sl_conf_say(why, sl_agreed_is_vertical(&c->agreed) ? "share.mode" : "data.also",
-				   "volumes are the only data of a run, and a member has both them and their masks; "
-				   "leave this key out");
-	if (!sl_conf_three(&c->data.patch, 1, SL_CONF_MAX_PATCH, true, never))
+		return sl_conf_say(
+			why, sl_agreed_is_vertical(&c->agreed) ? "share.mode" : "data.also",
+			"volumes are the only data of a run, and a member has both them and their masks or classes; "
+			"leave this key out");
+	if (whole && c->data.patch.n)
 		return sl_conf_say(why, "data.patch",
+				   "volumes with masks have data.patch, and those with a class each have data.size: "
+				   "give one of them");
+	if (!sl_conf_three(whole ? &c->data.size : &c->data.patch, 1, SL_CONF_MAX_PATCH, true, never))
+		return sl_conf_say(why, whole ? "data.size" : "data.patch",
 				   "volumes need three whole numbers from 1 to %d, depth, height and width, such as "
-				   "[96, 96, 96]",
-				   SL_CONF_MAX_PATCH);
+				   "[96, 96, 96]%s",
+				   SL_CONF_MAX_PATCH,
+				   whole || c->data.patch.n ? "" : "; or, with a class for each case, data.size");
 	if (c->data.spacing.n && !sl_conf_three(&c->data.spacing, 0.01, 100, false, never))
 		return sl_conf_say(why, "data.spacing",
 				   "must be three numbers of mm from 0.01 to 100, of depth, height and width, such as "

@@ -256,6 +256,7 @@ struct sl_backend {
 	/* For tests: bytes of logits in memory at a time (SL_PRE_LINEAR), for any number of classes. 0: SL_LOGIT_BYTES,
 	 * and only with more than SL_LOGITS_FEW classes. */
 	size_t logit_bytes;
+	bool evaluates; /* executors compute no backward pass, so that activations take less memory */
 	bool recompute; /* executors recompute activations if that takes less memory (sl_exec_recompute) */
 	void *impl;
 };

@@ -342,6 +342,8 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 	if (!err && sl_layout_open(&e->layout, s, e->node, e->n_node, sizes))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	free(sizes);
+	if (!err && be->evaluates && sl_layout_forward(&e->layout, s, e->node, e->n_node))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	if (!err && be->recompute)
 		err = sl_exec_recompute(e, fail);
 	if (err) {
@@ -354,7 +356,7 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 
 enum sl_err sl_exec_recompute(struct sl_exec *e, struct sl_fail *fail)
 {
-	if (!e->be->host_memory || sl_exec_mixed(e) || e->plan->spec.cached)
+	if (!e->be->host_memory || sl_exec_mixed(e) || e->plan->spec.cached || e->be->evaluates)
 		return SL_OK;
 	if (sl_layout_recompute(&e->layout, e->segment, e->node, e->n_node, e->slots))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");

@@ -580,7 +580,7 @@ enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call,
 	enum sl_err err;
 
 	sl_exec_assert_call(e, call);
-	sl_assert(e->to == e->grad && !e->averaged);
+	sl_assert(e->to == e->grad && !e->averaged && !e->be->evaluates);
 	e->finite = false;
 	if (!e->part || call->slot == 0)
 		return backward_pass(e, call, loss);

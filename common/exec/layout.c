@@ -261,6 +261,8 @@ static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *
 
 		if ((i == SL_EDGE_DIN && !s->grad_in) || (i == SL_EDGE_DOUT && !s->grad_out))
 			continue;
+		if (layout->forward && (i == SL_EDGE_DIN || i == SL_EDGE_DOUT))
+			continue;
 		place_in_slot(layout, &layout->edge[i], (size_t)sl_shape_count(shape) * sizeof(float));
 	}
 }
@@ -306,7 +308,8 @@ static enum sl_err place_all(struct sl_layout *layout, const struct uses *u)
 		note_times(u, layout);
 		note_repeats(u, layout, wanted);
 		place_values(layout, &leases, u);
-		place_gradients(layout, &leases, u);
+		if (!layout->forward)
+			place_gradients(layout, &leases, u);
 		place_edges(layout, u->s);
 		err = place_leases(&leases, &layout->scratch_bytes);
 	}
@@ -461,6 +464,22 @@ enum sl_err sl_layout_recompute(struct sl_layout *layout, const struct sl_plan_s
 		err = place_all(layout, &uses);
 	uses_close(&uses);
 	free(b);
+	return err;
+}
+
+enum sl_err sl_layout_forward(struct sl_layout *layout, const struct sl_plan_segment *segment,
+			      const struct sl_exec_node *node, int n_node)
+{
+	struct uses uses;
+	enum sl_err err = uses_open(&uses, segment, node, n_node);
+
+	if (err)
+		return err;
+	for (int v = 0; v < uses.n_value; v++)
+		uses.use[v].first_saver = -1;
+	layout->forward = true;
+	err = place_all(layout, &uses);
+	uses_close(&uses);
 	return err;
 }
 

@@ -33,6 +33,7 @@ struct sl_layout {
 	struct sl_place *again;         /* [n_value]: the place in backward, recomputed values included */
 	struct sl_place *grad;          /* [n_value]: of the value's gradient; NONE: nobody needs it */
 	int *stretch, n_stretch;        /* [n_stretch + 1]: the first node of each stretch, then n_node */
+	bool forward;                   /* there is no backward (sl_layout_forward) */
 	bool *repeats;                  /* [n_node]: it is computed again before its stretch's backward */
 	size_t *saved_offset;           /* [n_op] of the segment */
 	size_t *cache_offset;           /* [n_op], for a cache of one row; multiply by the number of rows */
@@ -49,6 +50,10 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segmen
  * stays as it is if none takes less. Not for a 16-bit segment. NOMEM. */
 enum sl_err sl_layout_recompute(struct sl_layout *layout, const struct sl_plan_segment *segment,
 				const struct sl_exec_node *node, int n_node, int slots) SL_MUST_CHECK;
+/* Changes a new layout to one for forward passes alone: values die after their last reader, and have no gradients.
+ * NOMEM. */
+enum sl_err sl_layout_forward(struct sl_layout *layout, const struct sl_plan_segment *segment,
+			      const struct sl_exec_node *node, int n_node) SL_MUST_CHECK;
 void sl_layout_close(struct sl_layout *layout);
 
 #endif

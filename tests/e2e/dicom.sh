@@ -94,5 +94,5 @@ mkdir "$tmp/volumes"
 : >"$tmp/volumes/brain.nii"
 status=0
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/run" "$tmp/volumes" >"$tmp/out" 2>&1 || status=$?
-[ $status = 65 ] && grep -qF 'NIfTI: volumes with masks are data.kind: volumes' "$tmp/out" || fail "NIfTI: $status, $(cat "$tmp/out")"
+[ $status = 65 ] && grep -qF 'NIfTI: volumes, with masks or a class each, are data.kind: volumes' "$tmp/out" || fail "NIfTI: $status, $(cat "$tmp/out")"
 echo "$n DICOM files by value, $said refused"

@@ -18,7 +18,7 @@ config() { # NAME INTENSITY
 		tail_begin: u0
 		data:
 		  {kind: volumes, dir: $tmp/$1, label: [back, ball, shell, tube], patch: [16, 16, 16], spacing: [1.5, 1.5, 1.5], intensity: "$2",
-		  transforms: ["RandomFlip()", "RandomGamma()", "RandomNoise(0.1)", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache-$1}
+		  transforms: ["RandomAffine3d()", "RandomFlip()", "RandomGamma()", "RandomNoise(0.1)", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache-$1}
 		train: {batch: 4, chunks: 2, epochs: 6, loss: dice_ce, checkpoint_every: 3, optimizer: {kind: adamw, lr: 0.01}}
 		threads: 2
 	YAML

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Masks of volumes: on each file's own grid, as numpy and torch make them of windows, for a U-Net, a threshold and a constant
 # network, with other spacings, and for cases smaller than a patch. A server gives the bytes of --local. A case that cannot
-# be read is named, and the others go on. A predict that is killed leaves whole masks alone.
+# be read is named, and the others go on. A predict that is killed leaves whole masks alone. It takes less memory than training.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -87,6 +87,17 @@ jq -es 'map(.error) == ["DATA", null, "NOINPUT"] and .[1].sample == 1' "$tmp/bro
 rc=0
 { SPLITC=$BUILD/fail/splitc SPLIT_FAILPOINTS=client.done=kill@12 predict killed --local || rc=$?; } 2>"$tmp/shell" # in the second case
 [ $rc = 137 ] && [ "$(ls "$tmp/killed")" = case0.nii.gz ] && cmp "$tmp/killed/case0.nii.gz" "$tmp/unet/case0.nii.gz" || fail "killed: exit status $rc, $(ls "$tmp/killed")"
+
+live unet "$tmp/wide" 64 8 16
+wide=("$tmp/ct.yaml" --local --set model.network="$tmp/wide/unet.safetensors" --set data.patch=64,64,64 --set train.batch=1 --set train.chunks=1)
+peak() { # NAME COMMAND [argument]…: of splitc, in kB
+	"$python" -c 'import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$SPLITC" "$2" "${wide[@]}" "${@:3}" 2>"$tmp/$1.log" || fail "$1: $(cat "$tmp/$1.log")"
+}
+trains=$(peak trains train --set log.dir="$tmp/trained" --set train.max_steps=1 --set data.test_limit=1)
+predicts=$(peak predicts predict --out "$tmp/wide-masks" "$tmp/ct/test/case1.nii.gz")
+[ $((10 * predicts)) -lt $((6 * trains)) ] || fail "predict takes $predicts kB, and training $trains kB"
 
 config=$tmp/ct.yaml command=predict refusing=--local
 refused 73 'exists already: give --force' --out "$tmp/unet"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/data/volume.h"
+#include "client/data/volume_warp.h"
 #include "common/graph/task.h"
 
 enum { HASH = 7, CLASSES = 4, SIDE = 3 };
@@ -31,6 +32,8 @@ static void cut(const struct sl_volume *v)
 	const struct sl_volume_spec spec = {.patch = {SIDE, SIDE, SIDE}};
 	static float voxel[SIDE * SIDE * SIDE * SL_VOLUME_CHANNELS];
 	static int32_t mask[SIDE * SIDE * SIDE];
+	const struct sl_step step = {.kind = SL_STEP_AFFINE_3D, .p = 1, .spread = {0.5}, .turn = {90, 90, 90}};
+	double m[3][3];
 	const uint32_t *place = v->place;
 	uint32_t sum = 0;
 
@@ -42,7 +45,10 @@ static void cut(const struct sl_volume *v)
 			at[axis] = where % 3 == 0   ? sl_patch_begin(0, SIDE, v->head->dim[axis])
 				   : where % 3 == 1 ? sl_patch_around(v->head->dim[axis] - 1, SIDE, v->head->dim[axis])
 						    : sl_patch_around(v->head->dim[axis] / 2, SIDE, v->head->dim[axis]);
-		if (sl_volume_cut(v, &spec, at, CLASSES, voxel, mask, &fail) != SL_OK) {
+		if (!sl_volume_warp_draw(m, &step, &(struct sl_sample_draw){1, 1}, k, v))
+			abort();
+		if ((k % 2 ? sl_volume_warp(v, &spec, at, m, CLASSES, voxel, mask, &fail)
+			   : sl_volume_cut(v, &spec, at, CLASSES, voxel, mask, &fail)) != SL_OK) {
 			if (!fail.text[0])
 				abort();
 			continue;

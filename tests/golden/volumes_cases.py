@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
+"""Cases of volumes for tests/e2e/volumes_*.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
+       volumes_cases.py classes FOLDER   sorted/ (a folder for each class), mixed/ (the same cases, their table in its order), classes.safetensors
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -57,15 +58,15 @@ def grid(rng, spacing, dim, axes, slant):
     return a, shape
 
 
-def shapes(rng, affine, shape):
+def shapes(rng, affine, shape, only=None):
     at = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), -1) @ affine[:3, :3].T + affine[:3, 3]
     label = np.zeros(shape, np.uint8)
     ball, shell = rng.uniform(-8, 8, 3), rng.uniform(-8, 8, 3)
     tube = rng.uniform(-10, 10, 2)
     r = np.linalg.norm(at - shell, axis=-1)
-    label[(r > 5) & (r < 8)] = 2
-    label[np.hypot(at[..., 0] - tube[0], at[..., 2] - tube[1]) < 3] = 3
-    label[np.linalg.norm(at - ball, axis=-1) < 6] = 1
+    where = {2: (r > 5) & (r < 8), 3: np.hypot(at[..., 0] - tube[0], at[..., 2] - tube[1]) < 3, 1: np.linalg.norm(at - ball, axis=-1) < 6}
+    for k in (only,) if only else where:
+        label[where[k]] = k
     body = np.linalg.norm(at / [1, 1, 1.1], axis=-1) < 19
     return label * body, body
 
@@ -144,6 +145,50 @@ def make(folder, sequences="4"):
     one = nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(4, CLASSES))
     split.write_network(one, torch.zeros(2, 1, SIDE, SIDE, SIDE), f"{folder}/one.safetensors")
     split.write_network(nn.Sequential(nn.Conv2d(3, 4, 3, 1, 1), nn.ReLU(), nn.Conv2d(4, CLASSES, 1)), torch.zeros(2, 3, SIDE, SIDE), f"{folder}/flat.safetensors")
+
+
+def classes(folder):
+    """Each case has one shape, of a class of its own; the network is a small ResNet."""
+    import torch
+    from torch import nn
+
+    import split
+
+    rng, names = np.random.default_rng(9), ("ball", "shell", "tube")
+    with open(f"{folder}/labels.csv", "w") as table:
+        print("id,patient,kind", file=table)
+        for part, n in (("train", 20), ("test", 8)):
+            for k, name in enumerate(names):
+                for i in range(n):
+                    spacing, dim = ((1.5, 1.5, 1.5), (30, 30, 32)) if i % 2 else ((1.2, 1.2, 2.5), (36, 36, 18))
+                    affine, shape = grid(rng, spacing, dim, AXES[i % 4], 0.1 * (i % 3))
+                    label, body = shapes(rng, affine, shape, k + 1)
+                    x = np.where(body, 120 * (label > 0) + rng.normal(0, 25, shape), -1000)
+                    write(f"{folder}/sorted/{part}/{name}/c{i:02}.nii.gz", np.round(x).astype(np.int16), affine)
+                    case = f"{part}{name}{i}"
+                    os.makedirs(f"{folder}/mixed/{part}/site", exist_ok=True)
+                    os.link(f"{folder}/sorted/{part}/{name}/c{i:02}.nii.gz", f"{folder}/mixed/{part}/site/{case}.nii.gz")
+                    print((case, f"{case}.nii.gz", f"{part}/site/{case}")[i % 3], f"p{i // 2}", name, sep=",", file=table)
+
+    class Block(nn.Module):
+        def __init__(self, i, o, s):
+            super().__init__()
+            self.a, self.b = nn.Sequential(nn.Conv3d(i, o, 3, s, 1), nn.BatchNorm3d(o), nn.ReLU()), nn.Sequential(nn.Conv3d(o, o, 3, 1, 1), nn.BatchNorm3d(o))
+            self.skip, self.act = nn.Conv3d(i, o, 1, s), nn.ReLU()
+
+        def forward(self, x):
+            return self.act(self.b(self.a(x)) + self.skip(x))
+
+    torch.manual_seed(1)
+    net = nn.Sequential()
+    for name, layer in (("e0", Block(1, 8, 2)), ("e1", Block(8, 16, 1)), ("e2", Block(16, 16, 2)), ("pool", nn.AdaptiveAvgPool3d(1)), ("flat", nn.Flatten()), ("out", nn.Linear(16, 3))):
+        net.add_module(name, layer)
+    split.write_network(net, torch.zeros(2, 1, 18, 20, 20), f"{folder}/classes.safetensors")
+    split.write_network(network("unet"), torch.zeros(2, 1, 16, 20, 20), f"{folder}/unet.safetensors")
+    for part in ("train", "test"):
+        os.makedirs(f"{folder}/same/{part}")
+        for name in names:
+            os.symlink(f"{folder}/sorted/train/{name}", f"{folder}/same/{part}/{name}")
 
 
 def u_net(widths):

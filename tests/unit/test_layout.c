@@ -263,6 +263,38 @@ static void tails_compute_again(void **state)
 	cpu.ops->close(&cpu);
 }
 
+/* Forward passes alone: no live value is overwritten, none has a gradient, and values that only backward would read
+ * die. */
+static void evaluations_keep_nothing_for_backward(void **state)
+{
+	struct sl_plan *plan = small_plan_open("5:-8", 2);
+	struct sl_backend cpu;
+
+	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, NULL), SL_OK);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct shadow sh;
+		size_t bytes, ends = 0;
+
+		open_shadow(&sh, plan, (enum sl_segment)which, &cpu);
+		bytes = sh.layout.slot_bytes + sh.layout.scratch_bytes;
+		assert_int_equal(sl_layout_forward(&sh.layout, sh.s, sh.node, sh.n_node), SL_OK);
+		assert_true(3 * (sh.layout.slot_bytes + sh.layout.scratch_bytes) < 2 * bytes);
+		ends += sl_align(small_plan_bytes(&sh.s->in_shape));
+		if (which != SL_TAIL)
+			ends += sl_align(small_plan_bytes(&sh.s->out_shape));
+		assert_int_equal(sh.layout.slot_bytes, ends);
+		shadow_forward(&sh, 0);
+		shadow_forward(&sh, 1);
+		if (which != SL_TAIL)
+			read_value(&sh, 0, sh.s->out_value, false, &sh.s->out_shape);
+		for (int v = 0; v < sh.s->graph.n_value; v++)
+			assert_int_equal(sh.layout.grad[v].region, SL_REGION_NONE);
+		close_shadow(&sh);
+	}
+	sl_plan_close(plan);
+	cpu.ops->close(&cpu);
+}
+
 /* ---- offsets of leases */
 
 enum { RANGES = 120, NODES = 4095, TRIES = 5 };
@@ -352,6 +384,7 @@ int main(void)
 		cmocka_unit_test(no_two_live_values_share_memory),
 		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
 		cmocka_unit_test(tails_compute_again),
+		cmocka_unit_test(evaluations_keep_nothing_for_backward),
 		cmocka_unit_test(each_range_lies_as_low_as_it_can),
 		cmocka_unit_test(places_are_found_in_little_time),
 	};

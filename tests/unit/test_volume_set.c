@@ -9,7 +9,9 @@
 #include "client/data/loader.h"
 #include "client/data/volume.h"
 #include "client/data/volume_step.h"
+#include "client/data/volume_warp.h"
 #include "common/base/half.h"
+#include "common/codec/loops.h"
 #include "tests/support/unit.h"
 
 enum { I = 14, J = 11, K = 9, VOXELS = I * J * K, CLASSES = 4, SIDE = 8 };
@@ -516,6 +518,69 @@ static void an_evaluation_sees_every_voxel(void **state)
 		}
 }
 
+/* With a class each, a sample is a whole case: what is too large is cut about its centre, and what is too small lies in
+ * the middle of background. */
+static void whole_cases_have_one_size(void **state)
+{
+	static const double spacing[3] = {1, 1, 1};
+	static const int64_t size[3] = {K - 5, 3 * J, I - 5};
+	const struct sl_world w = grid(0, 0, spacing, 0);
+	struct sl_volume_spec whole = {.patch = {size[0], size[1], size[2]}, .whole = true};
+	struct sl_set_spec spec = set_spec(SL_SPLIT_TRAIN);
+	char dir[160];
+	struct sl_room room = {0};
+	struct sl_value v[SL_FIELD_COUNT];
+	struct sl_volume of;
+	struct sl_set set;
+	struct sl_fail fail;
+
+	for (int k = 0; k < 2; k++) {
+		static const char *const folder[] = {"whole/train/a", "whole/train/b"};
+
+		snprintf(path[0], sizeof path[0], "mkdir -p %s/%s %s/masks/%s", root, folder[k], root, folder[k]);
+		assert_int_equal(system(path[0]), 0);
+		write_case(folder[k], "p", 2, &w);
+	}
+	snprintf(dir, sizeof dir, "%s/whole", root);
+	whole.cache = spec.volume->cache;
+	spec.dir = dir;
+	spec.volume = &whole;
+	spec.task = NULL;
+	if (sl_set_open(&set, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_true(set.count == 2 && set.classes == 2 && !set.field[SL_FIELD_TARGET].ndim);
+	for (int64_t i = 0; i < 2; i++) {
+		struct sl_volume_files all = {.name = "p", .n = 2};
+		const float *x;
+		int64_t compared = 0;
+
+		for (int c = 0; c < 2; c++)
+			snprintf(all.path[c], PATH_MAX, "%s/train/%c/p_%04d.nii", dir, "ab"[i], c);
+		prepare_one(&of, &whole, &all);
+		assert_int_equal(set.source->sample(&set, i, &room, v, &fail), SL_OK);
+		assert_int_equal(*(const int32_t *)v[SL_FIELD_TARGET].data, i);
+		x = v[SL_FIELD_INPUT].data;
+		for (int64_t n = 0; n < size[0] * size[1] * size[2]; n++) {
+			int64_t at[3] = {n / size[2] / size[1], n / size[2] % size[1], n % size[2]};
+			bool there = true;
+
+			for (int axis = 0; axis < 3; axis++) {
+				const int64_t has = of.head->dim[axis];
+
+				at[axis] += has > size[axis] ? has / 2 - size[axis] / 2 : -((size[axis] - has) / 2);
+				there &= at[axis] >= 0 && at[axis] < has;
+			}
+			for (int c = 0; c < 2; c++)
+				assert_true(x[2 * n + c] == (there ? voxel_at(&of, at, c) : 0));
+			compared += there;
+		}
+		assert_true(compared > 20 && compared < size[0] * size[1] * size[2]);
+		sl_volume_close(&of);
+	}
+	sl_room_close(&room);
+	sl_set_close(&set);
+}
+
 /* A cache whose places are damaged gives patches all the same. */
 static void wrong_places_are_passed_over(void **state)
 {
@@ -586,6 +651,119 @@ static void masks_are_turned_along(void **state)
 				assert_int_equal(mask[at], from);
 				assert_true(voxel[2 * at] == (float)from && voxel[2 * at + 1] == (float)-from);
 			}
+}
+
+/* The middle of a patch of voxels that hold their own places, and labels of these: what RandomAffine3d cuts out tells
+ * where each voxel came from. That is a rotation in mm and a size, both within their bounds. */
+static void affine_steps_turn_in_mm(void **state)
+{
+	enum { D = 20, H = 30, W = 34, ALL = D * H * W, ROWS = 6 * 8 * 10 };
+	static const double spacing[3] = {3, 1, 1.25};
+	static const char step[][SL_CONF_TEXT] = {"RandomAffine3d(degrees=(20, 10, 5), scale=0.2, p=1)",
+						  "RandomAffine3d(degrees=0, scale=0, p=1)", "RandomAffine3d(p=0)",
+						  "RandomAffine3d(degrees=(25, 0, 0), scale=0, p=1)"};
+	static struct sl_volume_head head = {.dim = {D, H, W}, .channels = 3};
+	static uint16_t voxel[3 * ALL];
+	static uint8_t mask[ALL];
+	const struct sl_volume of = {.head = &head, .voxel = voxel, .mask = mask};
+	const int64_t at[3] = {7, 11, 12}, deep[3] = {-22, 11, 12};
+	struct sl_volume_spec spec = {.patch = {6, 8, 10}, .steps = 1};
+	struct sl_step read[SL_VOLUME_STEPS];
+	float cut[3 * ROWS], x[3 * ROWS];
+	int32_t cut_label[ROWS], label[ROWS];
+	double m[3][3], most = 0, least = 9;
+	struct sl_fail fail;
+
+	for (int axis = 0; axis < 3; axis++)
+		head.world.m[2 - axis][axis] = spacing[axis];
+	for (int64_t v = 0; v < ALL; v++) {
+		const float place[3] = {(float)(v / W / H), (float)(v / W % H), (float)(v % W)};
+
+		(void)sl_codec_loops_c.to_f16(place, 3, (uint8_t *)(voxel + 3 * v));
+		mask[v] = (uint8_t)(v % 7);
+	}
+	assert_int_equal(sl_volume_cut(&of, &spec, at, 7, cut, cut_label, &fail), SL_OK);
+	for (int64_t sample = 0; sample < 400; sample++) {
+		const int kind = (int)(sample % 4);
+		const struct sl_sample_draw draw = {5, (uint64_t)sample / 100};
+		double turned[3][3], size = 0;
+
+		spec.step = &step[kind];
+		assert_int_equal(sl_volume_steps_read(read, &spec, &fail), SL_OK);
+		assert_int_equal(sl_volume_warp_draw(m, read, &draw, sample, &of), kind != 2);
+		if (kind == 2)
+			continue;
+		assert_int_equal(sl_volume_warp(&of, &spec, at, m, 7, x, label, &fail), SL_OK);
+		if (kind == 1) {
+			assert_memory_equal(x, cut, sizeof x);
+			assert_memory_equal(label, cut_label, sizeof label);
+			continue;
+		}
+		for (int64_t v = 0; v < ROWS; v++) {
+			const float *p = &x[3 * v], *opposite = &x[3 * (ROWS - 1 - v)];
+			const int64_t near = (llrintf(p[0]) * H + llrintf(p[1])) * W + llrintf(p[2]);
+			bool clear = true;
+
+			for (int i = 0; i < 3; i++) {
+				assert_true(fabsf((p[i] + opposite[i]) / 2 - (float)at[i] -
+						  (float)(spec.patch[i] - 1) / 2) < 1e-3f);
+				clear = clear && fabsf(p[i] - floorf(p[i]) - 0.5f) > 1e-3f;
+			}
+			assert_true(!clear || label[v] == near % 7);
+			assert_true(kind != 3 || fabsf(p[0] - cut[3 * v]) < 1e-3f); /* about the depth alone */
+		}
+		for (int k = 0; k < 3; k++) { /* one voxel further on axis k, in mm */
+			const int64_t next = k == 0 ? 80 : k == 1 ? 10 : 1;
+
+			for (int i = 0; i < 3; i++)
+				turned[i][k] = (double)(x[3 * next + i] - x[i]) * spacing[i] / spacing[k];
+		}
+		for (int k = 0; k < 3; k++)
+			size += turned[k][0] * turned[k][0];
+		size = sqrt(size);
+		for (int a = 0; a < 3; a++)
+			for (int b = 0; b < 3; b++) {
+				const double dot = turned[0][a] * turned[0][b] + turned[1][a] * turned[1][b] +
+						   turned[2][a] * turned[2][b];
+
+				assert_true(fabs(dot / size / size - (a == b)) < 1e-3);
+			}
+		assert_true(1 / size > (kind == 3 ? 0.999 : 0.799) && 1 / size < (kind == 3 ? 1.001 : 1.201));
+		if (kind == 3) {
+			const double angle = atan2(turned[1][2], turned[1][1]) * 180 / M_PI;
+
+			most = fmax(most, angle);
+			least = fmin(least, angle);
+		}
+	}
+	assert_true(most > 20 && most <= 25.01 && least < -20 && least >= -25.01);
+	spec.patch[0] = 64; /* beyond the case nothing counts */
+	static float far[3 * 64 * 80];
+	static int32_t ignored[64 * 80];
+
+	spec.step = &step[0];
+	assert_int_equal(sl_volume_steps_read(read, &spec, &fail), SL_OK);
+	assert_true(sl_volume_warp_draw(m, read, &(struct sl_sample_draw){1, 1}, 1, &of));
+	assert_int_equal(sl_volume_warp(&of, &spec, deep, m, 7, far, ignored, &fail), SL_OK);
+	assert_true(ignored[0] == SL_LEARN_IGNORED && far[0] == 0 && ignored[64 * 80 - 1] == SL_LEARN_IGNORED);
+	assert_int_equal(sl_volume_warp(&of, &spec, deep, m, 3, far, ignored, &fail), SL_ERR_DATA);
+}
+
+static void affine_steps_come_first(void **state)
+{
+	static const char step[][SL_CONF_TEXT] = {"RandomFlip()", "RandomAffine3d()", "RandomAffine3d(degrees=(1, 2))",
+						  "RandomAffine3d(scale=0.95)"};
+	static const char *const why[] = {"must be the first step", "three, about depth, height and width",
+					  "from 0 to 0.9"};
+	struct sl_step read[SL_VOLUME_STEPS];
+	struct sl_fail fail;
+
+	for (int i = 0; i < 3; i++) {
+		const struct sl_volume_spec spec = {.step = i ? &step[i + 1] : step, .steps = i ? 1 : 2};
+
+		assert_int_equal(sl_volume_steps_read(read, &spec, &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, why[i]));
+	}
 }
 
 /* Two processes prepare one folder at once: both have the same samples, and nothing is left but the cases. */
@@ -710,9 +888,12 @@ int main(void)
 		ROOTED(damaged_caches_are_made_anew),
 		ROOTED(patches_do_not_depend_on_threads),
 		ROOTED(classes_are_drawn_alike),
+		ROOTED(whole_cases_have_one_size),
 		ROOTED(wrong_places_are_passed_over),
 		ROOTED(an_evaluation_sees_every_voxel),
 		cmocka_unit_test(masks_are_turned_along),
+		cmocka_unit_test(affine_steps_turn_in_mm),
+		cmocka_unit_test(affine_steps_come_first),
 		ROOTED(two_processes_share_a_cache),
 		ROOTED(wrong_folders_are_named),
 		ROOTED(unknown_classes_are_named),
