@@ -237,6 +237,9 @@ struct sl_source {
 	/* Of pictures: the size of a sample's file, -1: unknown; with `room` its bytes, too, in room->file. Any thread.
 	 * NULL: samples are no files. */
 	int64_t (*file)(const struct sl_set *set, int64_t index, struct sl_room *room);
+	/* Of patches: a hash of the images from which a sample is cut, which is one for all of a case. NULL: samples
+	 * are not cut from anything. */
+	uint64_t (*images)(const struct sl_set *set, int64_t index);
 	/* The number of tokens of a sample, 1 … 65535: a function of `index` alone, for any thread. NULL: the input
 	 * is not tokens. */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);

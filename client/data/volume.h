@@ -42,6 +42,7 @@ struct sl_volume_head {
 	int64_t whole[3], crop[3], kept[3]; /* sizes before the cut; where it began, and how large it is */
 	struct sl_world world;              /* of the prepared voxels */
 	struct sl_world of_whole;           /* of the voxels before the cut, with axes turned */
+	uint64_t images, contents; /* hashes of the sequences' voxels; of these, the mask, the grid and the steps */
 	/* Voxels of each class in the mask, and places: how many of them, spread evenly, are named as a whole number,
 	 * place = (d H + h) W + w. */
 	int64_t voxels[SL_VOLUME_CLASSES], places[SL_VOLUME_CLASSES];
@@ -69,10 +70,12 @@ struct sl_between {
 	float share;
 };
 
-#define SL_VOLUME_MAGIC "slvol 1"
+#define SL_VOLUME_MAGIC "slvol 2"
 /* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
 #define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
 
+/* The hash of the steps alone. */
+uint64_t sl_volume_spec_hash(const struct sl_volume_spec *spec);
 /* The hash of a case's steps and files. NOINPUT: a file is not there. */
 enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			   struct sl_fail *fail) SL_MUST_CHECK;

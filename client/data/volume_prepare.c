@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "client/data/volume.h"
 #include "common/base/newfile.h"
@@ -418,6 +419,22 @@ static enum sl_err make(struct work *w, struct sl_fail *fail)
 	return err ? err : check_range(w, fail);
 }
 
+/* Hashes what the files hold, whatever their names, times and compression. */
+static void hash_contents(struct work *w)
+{
+	const struct sl_nifti *first = &w->sequence[0];
+	const size_t n = (size_t)(first->dim[0] * first->dim[1] * first->dim[2]);
+	uint64_t hash = XXH3_64bits(first->dim, sizeof first->dim);
+
+	for (int c = 0; c < w->files->n; c++)
+		hash = XXH3_64bits_withSeed(w->sequence[c].voxel, n * sizeof(float), hash);
+	w->head.images = hash;
+	if (w->mask.voxel)
+		hash = XXH3_64bits_withSeed(w->mask.voxel, n * sizeof(float), hash);
+	hash = XXH3_64bits_withSeed(&first->affine, sizeof first->affine, hash);
+	w->head.contents = hash ^ sl_volume_spec_hash(w->spec);
+}
+
 enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
 			      const struct sl_volume_files *files, struct sl_fail *fail)
 {
@@ -429,8 +446,10 @@ enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_v
 		return SL_ERR_NOMEM;
 	w->head.hash = hash;
 	err = make(w, fail);
-	if (!err)
+	if (!err) {
+		hash_contents(w);
 		err = note_places(w, &places, fail);
+	}
 	if (!err)
 		err = write_case(w, path, places, fail);
 	close_work(w);

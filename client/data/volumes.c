@@ -144,6 +144,8 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 				 "data.split.seed",
 				 (long long)v->list.cases.n);
 	if (!err)
+		sl_parts_warn_of_cases(spec, &v->list.cases);
+	if (!err)
 		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
 	if (v)
 		close_volumes(v);
@@ -281,6 +283,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		return err;
 	}
 	note_missing(v);
+	sl_parts_warn_of_cases(spec, &v->list.cases);
 	describe_set(self, v, v->spec.cases ? v->list.cases.n : v->begin[v->list.cases.n], out);
 	out->data = v;
 	return SL_OK;
@@ -429,18 +432,21 @@ static uint64_t key(const struct sl_set *set, int64_t index)
 	return v->key[case_of(v, index)];
 }
 
+static uint64_t images(const struct sl_set *set, int64_t index)
+{
+	const struct volumes *v = set->data;
+
+	return v->at[case_of(v, index)].head->images;
+}
+
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct volumes *v = set->data;
 
 	uint64_t hash = XXH3_64bits(v->list.cases.text, v->list.cases.bytes);
 
-	for (int64_t i = 0; i < v->list.cases.n && v->at; i++) {
-		const struct sl_volume_head *h = v->at[i].head;
-
-		hash = XXH3_64bits_withSeed(h->dim, sizeof h->dim, hash);
-		hash = XXH3_64bits_withSeed(h->voxels, sizeof h->voxels, hash);
-	}
+	for (int64_t i = 0; i < v->list.cases.n && v->at; i++)
+		hash = XXH3_64bits_withSeed(&v->at[i].head->contents, sizeof(uint64_t), hash);
 	return hash;
 }
 
@@ -473,5 +479,6 @@ const struct sl_source sl_source_volumes = {.name = "volumes",
 					    .sample_name = sample_name,
 					    .class_name = class_name,
 					    .key = key,
+					    .images = images,
 					    .fingerprint = fingerprint,
 					    .describe = describe};

@@ -1,4 +1,4 @@
-/* Rows of the evaluation that training has, too. */
+/* Rows, pictures and cases of the evaluation that training has, too. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -127,6 +127,41 @@ static void warn_of_pictures(const struct sl_set *train, const struct sl_set *te
 		       (long long)shared, (long long)m);
 }
 
+/* The cases of a set's samples by their images, sorted, each once; *n: how many. NULL: no memory. */
+static uint64_t *find_cases(const struct sl_set *set, int64_t *n)
+{
+	uint64_t *hash = malloc((size_t)set->count * sizeof *hash + 1);
+
+	*n = 0;
+	for (int64_t i = 0; hash && i < set->count; i++) { /* samples of a case follow each other */
+		const uint64_t own = set->source->images(set, i);
+
+		if (!*n || hash[*n - 1] != own)
+			hash[(*n)++] = own;
+	}
+	if (hash)
+		qsort(hash, (size_t)*n, sizeof *hash, by_value);
+	return hash;
+}
+
+/* Cases of the evaluation, whatever their names, that training has, too. Parts of data.split may both have one that
+ * lies in the folder twice. */
+static void warn_of_cases(const struct sl_set *train, const struct sl_set *test)
+{
+	int64_t n, m, shared = 0;
+	uint64_t *own = find_cases(train, &n), *other = find_cases(test, &m);
+
+	for (int64_t i = 0; own && other && i < m; i++)
+		shared += bsearch(&other[i], own, (size_t)n, sizeof *own, by_value) != NULL;
+	free(own);
+	free(other);
+	if (shared)
+		sl_log(SL_LOG_WARN, shared == m ? "same-data" : "same-rows",
+		       "%lld of %lld cases of the evaluation have the images of cases of training, under whatever "
+		       "name, so its figures are too good: take them out",
+		       (long long)shared, (long long)m);
+}
+
 void sl_setup_warn_of_rows(const struct sl_setup *s)
 {
 	const struct sl_set *train = &s->set[SL_SPLIT_TRAIN], *test = &s->set[SL_SPLIT_TEST];
@@ -134,6 +169,8 @@ void sl_setup_warn_of_rows(const struct sl_setup *s)
 	int64_t repeated = 0, shared = 0;
 	uint64_t *own, *other;
 
+	if (!s->further && train->source->images)
+		warn_of_cases(train, test);
 	if (s->further || sl_conf_splits(s->conf) || !train->source->fingerprint)
 		return;
 	if (train->source->file && test->source->file)

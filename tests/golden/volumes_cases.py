@@ -2,6 +2,7 @@
 """Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
+       volumes_cases.py change HOW FILE…   brighter, or moved by a voxel without other counts, or a voxel of class 7
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -20,7 +21,7 @@ import numpy as np
 
 CLASSES, SIDE = 4, 16
 HEAD = np.dtype([("magic", "S8"), ("hash", "u8"), ("dim", "i8", 3), ("channels", "i8"), ("whole", "i8", 3), ("crop", "i8", 3), ("kept", "i8", 3),
-                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("voxels", "i8", 256), ("places", "i8", 256)])
+                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("images", "u8"), ("contents", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
 
 
 def write(path, x, affine):
@@ -196,6 +197,15 @@ def read(path):
     dim, code = np.frombuffer(b, "<i2", 3, 42), np.frombuffer(b, "<i2", 1, 70)[0]
     x = np.frombuffer(b, {2: "u1", 4: "<i2", 16: "<f4"}[code], -1, 352).reshape(dim, order="F")
     return x, np.vstack([np.frombuffer(b, "<f4", 12, 280).reshape(3, 4).astype(float), [0, 0, 0, 1]])
+
+
+def change(how, *files):
+    for path in files:
+        x, affine = read(path)
+        x = x.copy() + 300 if how == "brighter" else np.roll(x, 1, 0) if how == "moved" else x.copy()
+        if how == "class":
+            x[x.shape[0] // 2, x.shape[1] // 2, x.shape[2] // 2] = 7
+        write(path, x, affine)
 
 
 def turned(x, affine):

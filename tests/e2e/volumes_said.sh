@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Volumes: what is wrong is said, or done right. Cases that change under --resume are refused; so is one that a member of a
+# group resumes with.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+. tests/e2e/lib/groups.sh
+. tests/e2e/lib/volumes.sh
+live() { live_by volumes_cases.py "$@"; }
+live make "$tmp"
+start_server one threads=2
+cat >"$tmp/ct.yaml" <<-YAML
+	server: $endpoint
+	model: {network: $tmp/ct.safetensors, task: pixels}
+	head_end: e0
+	tail_begin: u0
+	data:
+	  {kind: volumes, dir: $tmp/ct, label: [back, ball, shell, tube], patch: [16, 16, 16], spacing: [1.5, 1.5, 1.5], intensity: "ct:-100,250", patches: 1}
+	train: {batch: 3, chunks: 1, epochs: 2, loss: dice_ce, checkpoint_every: 2, optimizer: {kind: adamw, lr: 0.01}}
+	threads: 2
+YAML
+config=$tmp/ct.yaml
+
+# A run goes on with the cases that it began with: whatever their times, and with a cache that is made anew.
+client run "$config" || fail "run: $(cat "$tmp/run.log")"
+goes_on() { client run "$config" --resume --set train.epochs=4 "$@"; }
+changes() { # KEY ARGUMENT…: the run does not go on, and the sentence names what is other
+	local rc=0
+	goes_on "${@:2}" || rc=$?
+	[ $rc = 78 ] && grep -qE "$1" "$tmp/run.log" || fail "$*: exit status $rc, $(cat "$tmp/run.log")"
+}
+cp -rp "$tmp/ct" "$tmp/kept"
+data='the training data of .* are not those that the run'
+live change brighter "$tmp"/ct/train/case*.nii*
+changes "$data"
+cp -p "$tmp"/kept/train/* "$tmp/ct/train"
+live change moved "$tmp/ct/masks/train/case3.nii.gz"
+changes "$data"
+cp -p "$tmp"/kept/masks/train/* "$tmp/ct/masks/train"
+live change brighter "$tmp/ct/test/case1.nii.gz"
+changes 'the test data of .* are not those that the run'
+cp -p "$tmp"/kept/test/* "$tmp/ct/test"
+changes 'data.intensity is not that of the run' --set data.intensity=ct:-100,251
+changes 'data.intensity is not that of the run' --set data.intensity=mri
+changes 'data.spacing is not that of the run' --set data.spacing=1.5,1.5,1.6
+changes 'data.axes is not that of the run' --set data.axes=xyz
+touch "$tmp"/ct/*/case*.nii*
+gzip "$tmp/ct/train/case0.nii"
+rm -r "$tmp/run/volumes"
+goes_on --set data.foreground=0.5 || fail "with the same cases: $(cat "$tmp/run.log")"
+grep -q 'WARN resume-changed: .*data.foreground was 0.33.*, is 0.5' "$tmp/run.log" || fail "another data.foreground: $(cat "$tmp/run.log")"
+member=(--set share.group=g --set share.clients=2 --set share.mode=rounds --set share.member=0)
+members g "$config" 2 --set share.mode=rounds
+live change brighter "$tmp/ct/train/case1.nii.gz"
+rc=0
+client g-0 "$config" "${member[@]}" --set train.epochs=4 --resume || rc=$?
+[ $rc = 78 ] && grep -qE "$data" "$tmp/g-0.log" || fail "a member with other cases: exit status $rc, $(cat "$tmp/g-0.log")"
+cp -p "$tmp"/kept/train/case1* "$tmp/ct/train"
+
+# Cases of the evaluation that training has, whatever their names; equal names alone are no sign of it.
+one=(--set train.epochs=1 --set train.max_steps=1 --set data.cache="$tmp/cache" --local)
+says() { # ID WORDS ARGUMENT…
+	client said "$config" "${one[@]}" --fresh "${@:3}" || fail "$*: $(cat "$tmp/said.log")"
+	[ "$(grep -c "^WARN $1: .*$2" "$tmp/said.log")" = 1 ] || fail "$*: $(cat "$tmp/said.log")"
+}
+silent() { # PATTERN ARGUMENT…
+	client said "$config" "${one[@]}" --fresh "${@:2}" && ! grep "$1" "$tmp/said.log" || fail "$*: $(cat "$tmp/said.log")"
+}
+silent same-
+mkdir -p "$tmp/twice/masks"
+cp -r "$tmp/kept/train" "$tmp/kept/test" "$tmp/twice"
+cp -r "$tmp/kept/masks/train" "$tmp/kept/masks/test" "$tmp/twice/masks"
+gunzip -c "$tmp/twice/train/case1.nii.gz" >"$tmp/twice/test/other.nii"
+cp "$tmp/twice/masks/train/case1.nii.gz" "$tmp/twice/masks/test/other.nii.gz"
+says same-rows '1 of 4 cases of the evaluation' --set data.dir="$tmp/twice"
+for part in test masks/test; do rm -r "$tmp/twice/$part" && cp -r "$tmp/twice/${part/test/train}" "$tmp/twice/$part"; done
+says same-data 'are those of training' --set data.dir="$tmp/twice"
+split=(--set data.split.train=0.5 --set data.split.val=0.5)
+silent same- "${split[@]}"
+for k in 0 1 2 3 4; do
+	for part in train masks/train; do cp "$tmp/twice/$part/case3.nii.gz" "$tmp/twice/$part/copy$k.nii.gz"; done
+done
+says same-rows 'cases of the evaluation have the images of cases of training' --set data.dir="$tmp/twice" "${split[@]}"
+
+# Several cases of a patient.
+silent rows-repeat "${split[@]}" --set data.dir="$tmp/twice"
+mkdir -p "$tmp/patients/masks/train" "$tmp/patients/train"
+for k in 0 1 2 3 4 5; do
+	cp "$tmp"/kept/train/case$k.nii* "$tmp/patients/train"
+	cp "$tmp/kept/masks/train/case$k.nii.gz" "$tmp/patients/masks/train"
+	(cd "$tmp/patients" && for file in train/case$k.nii* masks/train/case$k.nii*; do mv "$file" "${file/case$k/p$((k / 2))_$((k % 2))}"; done)
+done
+repeated=('6 cases begin in 3 ways .*data.split.by' "${split[@]}" --set data.dir="$tmp/patients")
+says rows-repeat "${repeated[@]}"
+silent rows-repeat "${split[@]}" --set data.dir="$tmp/patients" --set data.split.by='(.*)_[0-9]+$' --set data.split.seed=4
+"$SPLITC" train "$config" --check-config "${split[@]}" --set data.dir="$tmp/patients" --set log.dir="$tmp/none" >"$tmp/out" 2>&1 || true
+[ "$(grep -c rows-repeat "$tmp/out")" = 1 ] || fail "--check-config: $(cat "$tmp/out")"
+echo 'volumes_said: ok'
