@@ -95,4 +95,10 @@ says rows-repeat "${repeated[@]}"
 silent rows-repeat "${split[@]}" --set data.dir="$tmp/patients" --set data.split.by='(.*)_[0-9]+$' --set data.split.seed=4
 "$SPLITC" train "$config" --check-config "${split[@]}" --set data.dir="$tmp/patients" --set log.dir="$tmp/none" >"$tmp/out" 2>&1 || true
 [ "$(grep -c rows-repeat "$tmp/out")" = 1 ] || fail "--check-config: $(cat "$tmp/out")"
+
+# What sorts samples by one label has none to sort masks by.
+for how in by_label dirichlet:0.5; do
+	refused 78 'data.partition: a mask has several classes' --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=$how
+done
+refused 0 ok --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=iid
 echo 'volumes_said: ok'
