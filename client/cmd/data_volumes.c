@@ -94,12 +94,16 @@ static void print_json(const struct sl_setup *s, const struct seen seen[SL_SPLIT
 	sl_command_print_json(root, JSON_INDENT(2));
 }
 
-enum sl_err sl_data_volumes(const struct sl_conf_client *conf, bool json, struct sl_fail *fail)
+enum sl_err sl_data_volumes(struct sl_conf_client *conf, bool json, struct sl_fail *fail)
 {
+	struct sl_model_sizes sizes;
 	static struct sl_setup s;
 	static struct seen seen[SL_SPLIT_COUNT];
 	enum sl_err err;
 
+	/* the network counts what masks may have; without its file, data.label does */
+	if (sl_setup_file_sizes(&sizes, conf, fail) == SL_OK && sizes.classes)
+		conf->model.classes = sizes.classes;
 	s.conf = conf;
 	s.reads = SL_READS_ALL;
 	err = sl_setup_data(&s, true, fail);

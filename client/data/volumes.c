@@ -89,7 +89,10 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 		err = no_memory(fail);
 	if (!err) {
 		v->key = calloc((size_t)v->list.cases.n + 1, sizeof *v->key);
-		err = v->key ? sl_parts_name_keys(spec, &v->list.cases, v->key, fail) : no_memory(fail);
+		v->at = calloc((size_t)v->list.cases.n + 1, sizeof *v->at);
+		v->hash = calloc((size_t)v->list.cases.n + 1, sizeof *v->hash);
+		err = v->key && v->at && v->hash ? sl_parts_name_keys(spec, &v->list.cases, v->key, fail)
+						 : no_memory(fail);
 	}
 	if (err)
 		close_volumes(v);
@@ -121,36 +124,6 @@ static int64_t count_of(const struct volumes *v, const int64_t dim[3])
 	for (int axis = 0; axis < 3; axis++)
 		n *= sl_patch_count(v->spec.patch[axis], dim[axis]);
 	return n;
-}
-
-static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
-			     struct sl_fail *fail)
-{
-	struct sl_volume_files *files = malloc(sizeof *files);
-	struct volumes *v = NULL;
-	int64_t count = 0, dim[3] = {1, 1, 1};
-	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
-
-	for (int64_t i = 0; !err && i < v->list.cases.n; i++) {
-		err = sl_volume_list_files(&v->list, i, files, fail);
-		if (!err)
-			err = sl_volume_check(dim, &v->spec, files, fail);
-		if (!err && (!spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
-			count += count_of(v, dim);
-	}
-	if (!err && spec->parts && !count)
-		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
-				 "a part would have none of the %lld cases: give it a larger share, or another "
-				 "data.split.seed",
-				 (long long)v->list.cases.n);
-	if (!err)
-		sl_parts_warn_of_cases(spec, &v->list.cases);
-	if (!err)
-		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
-	if (v)
-		close_volumes(v);
-	free(files);
-	return err;
 }
 
 /* ---- preparation */
@@ -188,6 +161,36 @@ static void show_progress(struct sl_progress *progress, int64_t done, int64_t al
 		sl_progress_update(progress, &state, sl_now_ms());
 }
 
+/* Maps case i if it is prepared. `path` becomes that of its prepared file. */
+static enum sl_err look_up(struct volumes *v, int64_t i, const struct sl_volume_files *files, char path[PATH_MAX],
+			   struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (snprintf(path, PATH_MAX, "%s/%.15s-%s.vol", v->spec.cache, strrchr(v->list.root, '/') + 1, files->name) >=
+	    PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
+	err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
+	if (!err)
+		(void)!sl_volume_map(&v->at[i], path, v->hash[i], NULL);
+	return err;
+}
+
+/* DATA: the mask of a prepared case has a class that the network lacks. */
+static enum sl_err check_classes(const struct volumes *v, int64_t i, const struct sl_volume_files *files,
+				 struct sl_fail *fail)
+{
+	const int64_t *voxels = v->at[i].head->voxels;
+
+	for (int k = v->mask_classes; k < SL_LEARN_IGNORED; k++)
+		if (voxels[k])
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: " SL_VOLUME_CLASS ". It has %" PRId64 " voxel%s of class %d",
+					   files->mask, k, v->mask_classes - 1, SL_LEARN_IGNORED, voxels[k],
+					   voxels[k] == 1 ? "" : "s", k);
+	return SL_OK;
+}
+
 /* Maps a case, which is prepared first where that was not done yet. */
 static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_files *files,
 			       struct sl_progress **progress, struct sl_fail *fail)
@@ -196,13 +199,10 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 	char path[PATH_MAX];
 	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
 
-	if (!err && snprintf(path, sizeof path, "%s/%.15s-%s.vol", v->spec.cache, strrchr(v->list.root, '/') + 1,
-			     files->name) >= PATH_MAX)
-		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
 	if (!err)
-		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
-	if (err || sl_volume_map(&v->at[i], path, v->hash[i], NULL) == SL_OK)
-		return err;
+		err = look_up(v, i, files, path, fail);
+	if (err || v->at[i].head)
+		return err ? err : check_classes(v, i, files, fail);
 	if (!*progress) {
 		sl_log(SL_LOG_INFO, "prepare", "volumes of %s are prepared into %s (data.cache)", v->list.root,
 		       v->spec.cache);
@@ -210,7 +210,9 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 	}
 	if (!err)
 		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
-	return err ? err : sl_volume_map(&v->at[i], path, v->hash[i], fail);
+	if (!err)
+		err = sl_volume_map(&v->at[i], path, v->hash[i], fail);
+	return err ? err : check_classes(v, i, files, fail);
 }
 
 static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
@@ -220,9 +222,7 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 	enum sl_err err = sl_folder_make(v->spec.cache, 0700, fail);
 	const int lock = err ? -1 : lock_cache(v->spec.cache);
 
-	v->at = calloc((size_t)v->list.cases.n, sizeof *v->at);
-	v->hash = calloc((size_t)v->list.cases.n, sizeof *v->hash);
-	if (!err && (!files || !v->at || !v->hash))
+	if (!err && !files)
 		err = no_memory(fail);
 	for (int64_t i = 0; i < v->list.cases.n && !err; i++) {
 		err = prepare_one(v, i, files, &progress, fail);
@@ -264,6 +264,46 @@ static void note_missing(const struct volumes *v)
 			sl_log(SL_LOG_WARN, "class-missing", "class \"%.60s\": no mask in %s has it",
 			       sl_name(&v->classes, k), v->list.masks);
 	}
+}
+
+/* Cases that are prepared are looked at more closely. */
+static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			     struct sl_fail *fail)
+{
+	struct sl_volume_files *files = malloc(sizeof *files);
+	struct volumes *v = NULL;
+	char path[PATH_MAX];
+	bool all = true;
+	int64_t count = 0, dim[3] = {1, 1, 1};
+	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
+
+	for (int64_t i = 0; !err && i < v->list.cases.n; i++) {
+		err = sl_volume_list_files(&v->list, i, files, fail);
+		if (!err)
+			err = sl_volume_check(dim, &v->spec, files, fail);
+		if (!err)
+			err = look_up(v, i, files, path, fail);
+		if (!err && v->at[i].head)
+			err = check_classes(v, i, files, fail);
+		all = all && v->at[i].head;
+		if (!err && (!spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
+			count += count_of(v, dim);
+	}
+	if (!err && spec->parts && !count)
+		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
+				 "a part would have none of the %lld cases: give it a larger share, or another "
+				 "data.split.seed",
+				 (long long)v->list.cases.n);
+	if (!err && all)
+		note_missing(v);
+	if (!err)
+		sl_parts_warn_of_cases(spec, &v->list.cases);
+	if (!err)
+		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
+	if (v)
+		close_volumes(v);
+	free(files);
+	return err;
 }
 
 static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
@@ -445,7 +485,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 	uint64_t hash = XXH3_64bits(v->list.cases.text, v->list.cases.bytes);
 
-	for (int64_t i = 0; i < v->list.cases.n && v->at; i++)
+	for (int64_t i = 0; i < v->list.cases.n && v->at[i].head; i++)
 		hash = XXH3_64bits_withSeed(&v->at[i].head->contents, sizeof(uint64_t), hash);
 	return hash;
 }

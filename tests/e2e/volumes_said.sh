@@ -96,9 +96,27 @@ silent rows-repeat "${split[@]}" --set data.dir="$tmp/patients" --set data.split
 "$SPLITC" train "$config" --check-config "${split[@]}" --set data.dir="$tmp/patients" --set log.dir="$tmp/none" >"$tmp/out" 2>&1 || true
 [ "$(grep -c rows-repeat "$tmp/out")" = 1 ] || fail "--check-config: $(cat "$tmp/out")"
 
+# A class that the network lacks is found before the first step, also by data and, once prepared, by --check-config; so is
+# one that no case has.
+cp -r "$tmp/kept" "$tmp/seventh"
+live change class "$tmp/seventh/masks/train/case3.nii.gz"
+seven=(--set data.dir="$tmp/seventh" --set data.cache="$tmp/seventh/cache")
+says7='masks/train/case3.nii.gz: has class 7: the network has the classes 0 to 3, and 255 is not counted. It has 1 voxel of class 7'
+refused 0 ok "${seven[@]}"
+refusing=--local refused 65 "$says7" "${seven[@]}" --set log.dir="$tmp/seven"
+! grep -q '"type":"step"' "$tmp/seven/log.jsonl" 2>/dev/null || fail 'a step before the class was found'
+refused 65 "$says7" "${seven[@]}"
+command=data refusing='' refused 65 "$says7" "${seven[@]}"
+command=data refusing='' refused 65 "$says7" "${seven[@]}" --set data.label=label
+rm "$tmp"/seventh/masks/t*/*
+for part in train test; do cp "$tmp"/ct/masks/$part/* "$tmp/seventh/masks/$part"; done
+live change onlyball "$tmp"/seventh/masks/train/*
+says class-missing 'class "tube": no mask in .*/masks/train has it' "${seven[@]}"
+refused 0 'WARN class-missing: class "tube"' "${seven[@]}"
+
 # What sorts samples by one label has none to sort masks by.
 for how in by_label dirichlet:0.5; do
 	refused 78 'data.partition: a mask has several classes' --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=$how
 done
-refused 0 ok --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=iid
+refused 0 ok --set data.cache="$tmp/cache" --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=iid
 echo 'volumes_said: ok'

@@ -2,7 +2,7 @@
 """Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
-       volumes_cases.py change HOW FILE…   brighter, or moved by a voxel without other counts, or a voxel of class 7
+       volumes_cases.py change HOW FILE…   brighter, or moved by a voxel without other counts, or a voxel of class 7, or ball alone
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -205,6 +205,8 @@ def change(how, *files):
         x = x.copy() + 300 if how == "brighter" else np.roll(x, 1, 0) if how == "moved" else x.copy()
         if how == "class":
             x[x.shape[0] // 2, x.shape[1] // 2, x.shape[2] // 2] = 7
+        if how == "onlyball":
+            x[x > 1] = 0
         write(path, x, affine)
 
 
