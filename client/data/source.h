@@ -257,6 +257,8 @@ bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, cons
 /* The part that the evaluation's files or folder are, by their usual name: "validation" or "test"; NULL: it is another
  * name. */
 const char *sl_set_part_of(const char *path);
+/* How many cases the samples are cut from; 0: from none. */
+int64_t sl_set_cases(const struct sl_set *set);
 /* Whether a label is one of several classes, and not a number. */
 static inline bool sl_set_has_classes(const struct sl_set *set)
 {

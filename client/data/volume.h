@@ -19,7 +19,7 @@ struct sl_volume_spec {
 	int64_t patch[3];
 	int patches; /* of a case, in an epoch */
 	double foreground;
-	const char *cache;                /* the folder of prepared cases */
+	const char *cache;                /* the folder of prepared cases; "": there is none, which `cases` allows */
 	const char (*step)[SL_CONF_TEXT]; /* [steps], of training: data.transforms */
 	int steps;
 	bool cases; /* for prediction: samples are whole cases */

@@ -82,7 +82,9 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 	v->spec = *spec->volume;
 	v->draws = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
 	err = spec->files ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
-			  : sl_volume_steps_read(v->step, &v->spec, fail);
+	      : !v->spec.cases && !v->spec.cache[0] ? sl_fail_at(fail, "data.cache", SL_ERR_CONFIG,
+								 "without log.dir, prepared volumes need a folder here")
+						    : sl_volume_steps_read(v->step, &v->spec, fail);
 	if (!err)
 		err = sl_volume_list_open(&v->list, spec, fail);
 	if (!err && !set_classes(v, spec))
@@ -204,8 +206,11 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 	if (err || v->at[i].head)
 		return err ? err : check_classes(v, i, files, fail);
 	if (!*progress) {
-		sl_log(SL_LOG_INFO, "prepare", "volumes of %s are prepared into %s (data.cache)", v->list.root,
-		       v->spec.cache);
+		sl_log(SL_LOG_INFO, "prepare",
+		       "volumes of %s are prepared into %s (data.cache): %" PRId64 " case%s of "
+		       "%" PRId64 " sequence%s",
+		       v->list.root, v->spec.cache, v->list.cases.n, v->list.cases.n == 1 ? "" : "s", v->list.channels,
+		       v->list.channels == 1 ? "" : "s");
 		err = sl_progress_open(progress, &shown, fail);
 	}
 	if (!err)
@@ -322,6 +327,13 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		close_volumes(v);
 		return err;
 	}
+	if (v->spec.cases && v->list.channels > 1)
+		sl_log(SL_LOG_INFO, "cases",
+		       "%" PRId64 " files are %" PRId64 " case%s of %" PRId64
+		       " sequences, such as %s of %s_0000 to %s_%04d",
+		       v->list.files.n, v->list.cases.n, v->list.cases.n == 1 ? "" : "s", v->list.channels,
+		       sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0),
+		       (int)v->list.channels - 1);
 	note_missing(v);
 	sl_parts_warn_of_cases(spec, &v->list.cases);
 	describe_set(self, v, v->spec.cases ? v->list.cases.n : v->begin[v->list.cases.n], out);

@@ -93,6 +93,9 @@ void sl_about_fingerprints(json_t *about, const struct sl_setup *s)
 		json_object_set_new(about, sl_about_split[split],
 				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
 					      limit[split], "fingerprint", hash_json(hash)));
+		if (set->source->images) /* samples are patches */
+			json_object_set_new(json_object_get(about, sl_about_split[split]), "cases",
+					    json_integer(sl_set_cases(set)));
 	}
 	if (!sl_conf_splits(s->conf))
 		return;

@@ -178,8 +178,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 			sl_plural(c->model.classes), (long long)sl_set_targets(set));
 	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
-	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
+	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK) {
+		sl_setup_say_sequences(spec, set, &why);
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
+	}
 	if (spec->volume && wanted == &image)
 		return sl_setup_check_patch(s, spec->volume->patch, fail);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)

@@ -114,6 +114,34 @@ live change onlyball "$tmp"/seventh/masks/train/*
 says class-missing 'class "tube": no mask in .*/masks/train has it' "${seven[@]}"
 refused 0 'WARN class-missing: class "tube"' "${seven[@]}"
 
+# Lists of cases: what a name is taken for is said, and a wrong one gets its own reason.
+command=data refusing='' refused 0 'sequences of a case                         1' --set data.cache="$tmp/cache"
+grep -qE '^cases +6 +3$' "$tmp/refused.log" || fail "data: $(cat "$tmp/refused.log")"
+command=data refusing=--json refused 0 '"cases": 6' --set data.cache="$tmp/cache"
+grep -q '6 cases of 1 sequence$' "$tmp/run.log" || fail "prepare: $(cat "$tmp/run.log")"
+listed() { # WORDS NAME…: a folder whose training cases are these files
+	rm -rf "$tmp/list"
+	mkdir -p "$tmp/list/masks"
+	cp -r "$tmp/kept/test" "$tmp/list"
+	mkdir "$tmp/list/train" "$tmp/list/masks/train"
+	cp -r "$tmp/kept/masks/test" "$tmp/list/masks"
+	for file in "${@:2}"; do
+		[ "${file##*.}" = nii ] && cp "$tmp/kept/train/case0.nii" "$tmp/list/train/$file" || cp "$tmp/kept/train/case1.nii.gz" "$tmp/list/train/$file"
+		name=${file%.nii*}
+		case=$([ "${file##*.}" = nii ] && echo 0 || echo 1)
+		cp "$tmp/kept/masks/train/case$case.nii.gz" "$tmp/list/masks/train/${name%_[0-9][0-9][0-9][0-9]}.nii.gz"
+	done
+	refused "${code:-65}" "$1" --set data.dir="$tmp/list"
+}
+code=78 listed '3 files were read as one case of 3 sequences (p): rename files of several patients' p_0000.nii.gz p_0001.nii.gz p_0002.nii.gz
+grep -q 'data with 1 channel would fit' "$tmp/refused.log" || fail "channels: $(cat "$tmp/refused.log")"
+listed 'a.nii.gz: the same case is there as a.nii, too: remove one of them' a.nii a.nii.gz b.nii.gz
+listed 'a_0000.nii.gz: a.nii.gz is there, too: case a is either one file or sequences a_0000' a.nii.gz a_0000.nii.gz
+listed 'p1_0000.nii.gz: p1.nii.gz is there, too' p1.nii.gz p10.nii.gz p1_0000.nii.gz
+listed 'scan_2019.nii.gz: by its name it is sequence 2019 of case scan, whose sequence scan_0000 is not there: rename it' scan_2019.nii.gz b.nii.gz
+listed 'c_0002.nii.gz: sequence c_0001 is missing' c_0000.nii.gz c_0002.nii.gz
+listed 'case d has 2 sequences, and a has 1' a.nii.gz b.nii.gz d_0000.nii.gz d_0001.nii.gz
+
 # What sorts samples by one label has none to sort masks by.
 for how in by_label dirichlet:0.5; do
 	refused 78 'data.partition: a mask has several classes' --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=$how

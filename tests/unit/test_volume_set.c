@@ -651,7 +651,7 @@ static void wrong_folders_are_named(void **state)
 	write_case("train", "b", 2, &w);
 	refuses(SL_SPLIT_TRAIN, "case b has 2 sequences, and a has 1");
 	run("rm train/b_0000.nii");
-	refuses(SL_SPLIT_TRAIN, "without gaps");
+	refuses(SL_SPLIT_TRAIN, "by its name it is sequence 0001 of case b, whose sequence b_0000 is not there");
 	run("rm train/b_* train/a.nii.gz");
 	write_case("train", "b", 2, &w);
 	run("cp train/b_0000.nii x");
