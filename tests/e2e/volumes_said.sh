@@ -142,6 +142,15 @@ listed 'scan_2019.nii.gz: by its name it is sequence 2019 of case scan, whose se
 listed 'c_0002.nii.gz: sequence c_0001 is missing' c_0000.nii.gz c_0002.nii.gz
 listed 'case d has 2 sequences, and a has 1' a.nii.gz b.nii.gz d_0000.nii.gz d_0001.nii.gz
 
+# The report of a run names the cut, the cases, and what Dice is a mean over.
+report() { # RUN WORDS…
+	"$SPLITC" report "$tmp/$1" >"$tmp/report" 2>&1 || fail "report of $1: $(cat "$tmp/report")"
+	for says in "${@:2}"; do grep -qF "$says" "$tmp/report" || fail "report of $1: no $says: $(cat "$tmp/report")"; done
+}
+report run '**Network**: "'"$tmp/ct.safetensors" '**Cut**: the head ends with e0, the tail begins with u0' '**Cases**: 6 to train on, 3 to evaluate on' '**Spacing**: 1.5, 1.5, 1.5 mm' \
+	'**Intensity**: ct: cut off at -100 and 250, less -100, divided by 350' '**What the figures are of**: all voxels of the 24 evaluated patches together, which lie side by side: none is a mean over cases' \
+	'**Patch**: 16 × 16 × 16 voxels, axes zyx'
+
 # What sorts samples by one label has none to sort masks by.
 for how in by_label dirichlet:0.5; do
 	refused 78 'data.partition: a mask has several classes' --set share.group=g --set share.clients=2 --set share.mode=rounds --set data.partition=$how
