@@ -45,12 +45,6 @@ static long long cases_of(const struct sl_run_report *r, const char *part)
 	return json_integer_value(json_object_get(json_object_get(r->about, part), "cases"));
 }
 
-/* A text of an object that a damaged file may lack. */
-static const char *text_of(const json_t *object, const char *key)
-{
-	return sl_json_string(object, key) ? sl_json_string(object, key) : "-";
-}
-
 /* The numbers of a list; 0 where there is none. */
 static void read_numbers(const json_t *list, double *out, size_t n)
 {
@@ -61,34 +55,37 @@ static void read_numbers(const json_t *list, double *out, size_t n)
 static void tell_volumes(const struct sl_run_report *r, json_t *s)
 {
 	const json_t *v = json_object_get(r->about, "volume");
+	char text[TEXT];
 	double x[4];
 
 	if (cases_of(r, "train"))
 		sl_report_fact(s, "Cases", "%lld to train on, %lld to evaluate on: the samples are patches of these",
 			       cases_of(r, "train"), cases_of(r, "test"));
 	read_numbers(json_object_get(v, "patch"), x, 3);
-	sl_report_fact(s, "Patch", "%g × %g × %g voxels, axes %s", x[0], x[1], x[2], text_of(v, "axes"));
+	sl_report_fact(s, "Patch", "%g × %g × %g voxels, axes %s", x[0], x[1], x[2], sl_report_show(v, "axes", text));
 	read_numbers(json_object_get(v, "spacing"), x, 3);
 	if (x[0] > 0 && x[1] > 0 && x[2] > 0)
 		sl_report_fact(s, "Spacing", "%g, %g, %g mm", x[0], x[1], x[2]);
 	else
 		sl_report_fact(s, "Spacing", "as the files have it");
 	read_numbers(json_object_get(v, "by"), x, 4);
-	if (strcmp(text_of(v, "intensity"), "ct") == 0)
+	if (strcmp(sl_report_show(v, "intensity", text), "ct") == 0)
 		sl_report_fact(s, "Intensity", "ct: cut off at %g and %g, less %g, divided by %g", x[0], x[1], x[2],
 			       x[3]);
 	else
-		sl_report_fact(s, "Intensity", "%s", text_of(v, "intensity"));
+		sl_report_fact(s, "Intensity", "%s", text);
 }
 
 void sl_run_report_mean(const struct sl_run_report *r, json_t *s)
 {
+	char task[TEXT];
+
 	if (json_object_get(r->about, "volume"))
 		sl_report_fact(s, "What the figures are of",
 			       "all voxels of the %lld evaluated patches together, which lie side by side: none is a "
 			       "mean over cases. splitc predict without FILE gives those",
 			       (long long)r->samples[1]);
-	else if (strcmp(text_of(r->about, "task"), "pixels") == 0)
+	else if (strcmp(sl_report_show(r->about, "task", task), "pixels") == 0)
 		sl_report_fact(s, "What the figures are of",
 			       "all pixels of the evaluated pictures together: none is a mean over pictures");
 }

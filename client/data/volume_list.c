@@ -137,7 +137,7 @@ static enum sl_err check_case(const struct sl_volume_list *l, int64_t i, struct 
 	for (int64_t other = 0; !err; other++) /* one has as many as most */
 		if (l->first[other + 1] - l->first[other] == l->channels)
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s%s%s: case %s has %lld sequence%s, and %s has %lld",
-					  AT(l, name), name, (long long)n, n == 1 ? "" : "s", sl_name(&l->cases, other),
+					  AT(l, name), name, (long long)n, sl_plural(n), sl_name(&l->cases, other),
 					  (long long)l->channels);
 	return err;
 }

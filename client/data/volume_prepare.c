@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "client/data/volume.h"
+#include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
@@ -46,15 +47,35 @@ static enum sl_err read_file(const char *path, struct sl_nifti *out, bool whole,
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }
 
+/* Whether two files have the same voxels at the same places, though stored in another order. */
+static bool only_turned(const struct sl_nifti *a, const struct sl_nifti *b)
+{
+	struct sl_nifti_view x, y;
+
+	sl_nifti_orient(&x, a, false);
+	sl_nifti_orient(&y, b, false);
+	return memcmp(x.dim, y.dim, sizeof x.dim) == 0 && sl_world_agrees(&x.affine, &y.affine, x.dim);
+}
+
 static enum sl_err agree(const struct sl_nifti *a, const struct sl_nifti *b, const char *path, const char *other,
 			 struct sl_fail *fail)
 {
+	const bool placed = a->placed && b->placed,
+		   alike = memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+			   (!placed || sl_world_agrees(&a->affine, &b->affine, a->dim));
+
+	if (!alike && placed && only_turned(a, b))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: its voxels lie where those of %.200s do, but its axes are stored in another "
+				   "order or direction: store both alike, for example with nibabel's "
+				   "as_closest_canonical",
+				   path, other);
 	if (memcmp(a->dim, b->dim, sizeof a->dim) != 0)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: has %" PRId64 " × %" PRId64 " × %" PRId64 " voxels, and %.200s has %" PRId64
 				   " × %" PRId64 " × %" PRId64 ": resample one to the other's grid",
 				   path, b->dim[0], b->dim[1], b->dim[2], other, a->dim[0], a->dim[1], a->dim[2]);
-	if (a->placed && b->placed && !sl_world_agrees(&a->affine, &b->affine, a->dim))
+	if (!alike)
 		return sl_fail_set(
 			fail, SL_ERR_DATA,
 			"%s: its voxels lie elsewhere than those of %.200s: resample one to the other's grid", path,
@@ -72,6 +93,11 @@ static enum sl_err read_case(struct work *w, bool whole, struct sl_fail *fail)
 		if (!err)
 			err = agree(&w->sequence[0], &w->sequence[c], f->path[c], f->path[0], fail);
 	}
+	if (!err && !w->sequence[0].placed)
+		sl_log_limited(SL_LOG_WARN, "unplaced",
+			       "%s: has neither sform nor qform, so its axes are taken to go to the right, the front "
+			       "and the head: if they do not, write the file with an affine",
+			       f->path[0]);
 	if (err || w->unmasked || !f->mask[0])
 		return err;
 	err = read_file(f->mask, &w->mask, whole, fail);

@@ -87,6 +87,11 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 						    : sl_volume_steps_read(v->step, &v->spec, fail);
 	if (!err)
 		err = sl_volume_list_open(&v->list, spec, fail);
+	if (!err && v->list.channels > 1)
+		sl_log(SL_LOG_INFO, "cases",
+		       "%" PRId64 " files are %" PRId64 " case%s of %" PRId64 " sequences, such as %s of %s_0000 …",
+		       v->list.files.n, v->list.cases.n, sl_plural(v->list.cases.n), v->list.channels,
+		       sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0));
 	if (!err && !set_classes(v, spec))
 		err = no_memory(fail);
 	if (!err) {
@@ -189,7 +194,7 @@ static enum sl_err check_classes(const struct volumes *v, int64_t i, const struc
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "%s: " SL_VOLUME_CLASS ". It has %" PRId64 " voxel%s of class %d",
 					   files->mask, k, v->mask_classes - 1, SL_LEARN_IGNORED, voxels[k],
-					   voxels[k] == 1 ? "" : "s", k);
+					   sl_plural(voxels[k]), k);
 	return SL_OK;
 }
 
@@ -204,20 +209,18 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 	if (!err)
 		err = look_up(v, i, files, path, fail);
 	if (err || v->at[i].head)
-		return err ? err : check_classes(v, i, files, fail);
+		return err;
 	if (!*progress) {
 		sl_log(SL_LOG_INFO, "prepare",
 		       "volumes of %s are prepared into %s (data.cache): %" PRId64 " case%s of "
 		       "%" PRId64 " sequence%s",
-		       v->list.root, v->spec.cache, v->list.cases.n, v->list.cases.n == 1 ? "" : "s", v->list.channels,
-		       v->list.channels == 1 ? "" : "s");
+		       v->list.root, v->spec.cache, v->list.cases.n, sl_plural(v->list.cases.n), v->list.channels,
+		       sl_plural(v->list.channels));
 		err = sl_progress_open(progress, &shown, fail);
 	}
 	if (!err)
 		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
-	if (!err)
-		err = sl_volume_map(&v->at[i], path, v->hash[i], fail);
-	return err ? err : check_classes(v, i, files, fail);
+	return err ? err : sl_volume_map(&v->at[i], path, v->hash[i], fail);
 }
 
 static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
@@ -231,6 +234,8 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 		err = no_memory(fail);
 	for (int64_t i = 0; i < v->list.cases.n && !err; i++) {
 		err = prepare_one(v, i, files, &progress, fail);
+		if (!err)
+			err = check_classes(v, i, files, fail);
 		if (!err)
 			show_progress(progress, i + 1, v->list.cases.n);
 	}
@@ -292,7 +297,7 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 			err = check_classes(v, i, files, fail);
 		all = all && v->at[i].head;
 		if (!err && (!spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
-			count += count_of(v, dim);
+			count += count_of(v, v->at[i].head ? v->at[i].head->dim : dim);
 	}
 	if (!err && spec->parts && !count)
 		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
@@ -301,6 +306,11 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 				 (long long)v->list.cases.n);
 	if (!err && all)
 		note_missing(v);
+	else if (!err && !v->draws)
+		sl_log(SL_LOG_INFO, "unprepared",
+		       "%s: not all cases are prepared, which cuts background off: there are at most %" PRId64
+		       " patches to evaluate with, and at most as many bytes. splitc data prepares them",
+		       v->list.root, count);
 	if (!err)
 		sl_parts_warn_of_cases(spec, &v->list.cases);
 	if (!err)
@@ -327,13 +337,6 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		close_volumes(v);
 		return err;
 	}
-	if (v->spec.cases && v->list.channels > 1)
-		sl_log(SL_LOG_INFO, "cases",
-		       "%" PRId64 " files are %" PRId64 " case%s of %" PRId64
-		       " sequences, such as %s of %s_0000 to %s_%04d",
-		       v->list.files.n, v->list.cases.n, v->list.cases.n == 1 ? "" : "s", v->list.channels,
-		       sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0),
-		       (int)v->list.channels - 1);
 	note_missing(v);
 	sl_parts_warn_of_cases(spec, &v->list.cases);
 	describe_set(self, v, v->spec.cases ? v->list.cases.n : v->begin[v->list.cases.n], out);
@@ -488,7 +491,8 @@ static uint64_t images(const struct sl_set *set, int64_t index)
 {
 	const struct volumes *v = set->data;
 
-	return v->at[case_of(v, index)].head->images;
+	/* of cases for prediction nothing is read yet */
+	return v->spec.cases ? (uint64_t)index : v->at[case_of(v, index)].head->images;
 }
 
 static uint64_t fingerprint(const struct sl_set *set)

@@ -127,34 +127,27 @@ static void warn_of_pictures(const struct sl_set *train, const struct sl_set *te
 		       (long long)shared, (long long)m);
 }
 
-/* The cases of a set's samples by their images, sorted, each once; *n: how many. NULL: no memory. */
-static uint64_t *find_cases(const struct sl_set *set, int64_t *n)
-{
-	uint64_t *hash = malloc((size_t)set->count * sizeof *hash + 1);
-
-	*n = 0;
-	for (int64_t i = 0; hash && i < set->count; i++) { /* samples of a case follow each other */
-		const uint64_t own = set->source->images(set, i);
-
-		if (!*n || hash[*n - 1] != own)
-			hash[(*n)++] = own;
-	}
-	if (hash)
-		qsort(hash, (size_t)*n, sizeof *hash, by_value);
-	return hash;
-}
-
 /* Cases of the evaluation, whatever their names, that training has, too. Parts of data.split may both have one that
  * lies in the folder twice. */
 static void warn_of_cases(const struct sl_set *train, const struct sl_set *test)
 {
-	int64_t n, m, shared = 0;
-	uint64_t *own = find_cases(train, &n), *other = find_cases(test, &m);
+	uint64_t *own = malloc((size_t)train->count * sizeof *own + 1), last = 0;
+	int64_t m = 0, shared = 0;
 
-	for (int64_t i = 0; own && other && i < m; i++)
-		shared += bsearch(&other[i], own, (size_t)n, sizeof *own, by_value) != NULL;
+	for (int64_t i = 0; own && i < train->count; i++)
+		own[i] = train->source->images(train, i);
+	if (own)
+		qsort(own, (size_t)train->count, sizeof *own, by_value);
+	for (int64_t i = 0; own && i < test->count; i++) { /* samples of a case follow each other */
+		const uint64_t hash = test->source->images(test, i);
+
+		if (i && hash == last)
+			continue;
+		last = hash;
+		m++;
+		shared += bsearch(&hash, own, (size_t)train->count, sizeof *own, by_value) != NULL;
+	}
 	free(own);
-	free(other);
 	if (shared)
 		sl_log(SL_LOG_WARN, shared == m ? "same-data" : "same-rows",
 		       "%lld of %lld cases of the evaluation have the images of cases of training, under whatever "

@@ -179,7 +179,14 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK) {
-		sl_setup_say_sequences(spec, set, &why);
+		const long long n = spec->volume ? set->field[SL_FIELD_INPUT].dim[2] : 0;
+		const size_t said = strlen(why.text);
+
+		if (n > 1)
+			snprintf(why.text + said, sizeof why.text - said,
+				 ". %lld files were read as one case of %lld sequences: rename files of several "
+				 "patients, so that they do not end in _ and four digits",
+				 n, n);
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	}
 	if (spec->volume && wanted == &image)

@@ -2,9 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "client/data/volume_list.h"
 
 const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const struct sl_conf_client *c)
 {
@@ -27,22 +24,6 @@ const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const 
 	snprintf(out->cache, sizeof out->cache, "%.*s%s", PATH_MAX - 16, c->data.cache[0] ? c->data.cache : c->log.dir,
 		 c->data.cache[0] || !c->log.dir[0] ? "" : "/volumes");
 	return v;
-}
-
-void sl_setup_say_sequences(const struct sl_set_spec *spec, const struct sl_set *set, struct sl_fail *why)
-{
-	const int64_t n = spec->volume ? set->field[SL_FIELD_INPUT].dim[2] : 0;
-	struct sl_volume_list list = {.channels = 0};
-	const size_t said = strlen(why->text);
-	struct sl_fail never;
-
-	if (n > 1 && sl_volume_list_open(&list, spec, &never) == SL_OK)
-		snprintf(why->text + said, sizeof why->text - said,
-			 ". %lld files were read as one case of %lld sequences (%.200s): rename files of several "
-			 "patients, so that they do not end in _ and four digits",
-			 (long long)n, (long long)n, sl_name(&list.cases, 0));
-	if (n > 1)
-		sl_volume_list_close(&list);
 }
 
 enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3], struct sl_fail *fail)

@@ -13,8 +13,6 @@ struct sl_setup_volume {
 /* Fills *out with how volumes are prepared and cut, and returns &out->spec; NULL: the data are others. The config has
  * been checked (sl_conf_check_volumes). */
 const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const struct sl_conf_client *conf);
-/* Adds to *why, which says that the channels of volumes do not fit, which files were read as sequences of one case. */
-void sl_setup_say_sequences(const struct sl_set_spec *spec, const struct sl_set *set, struct sl_fail *why);
 /* Checks that patches are what the network takes, a picture of their slices, one below the other; and that it has a
  * class for each voxel. CONFIG. */
 enum sl_err sl_setup_check_patch(const struct sl_setup *s, const int64_t patch[3], struct sl_fail *fail) SL_MUST_CHECK;

@@ -133,8 +133,8 @@ listed() { # WORDS NAME…: a folder whose training cases are these files
 	done
 	refused "${code:-65}" "$1" --set data.dir="$tmp/list"
 }
-code=78 listed '3 files were read as one case of 3 sequences (p): rename files of several patients' p_0000.nii.gz p_0001.nii.gz p_0002.nii.gz
-grep -q 'data with 1 channel would fit' "$tmp/refused.log" || fail "channels: $(cat "$tmp/refused.log")"
+code=78 listed '3 files were read as one case of 3 sequences: rename files of several patients' p_0000.nii.gz p_0001.nii.gz p_0002.nii.gz
+grep -q 'data with 1 channel would fit' "$tmp/refused.log" && grep -q 'INFO cases: 3 files are 1 case of 3 sequences, such as p of p_0000' "$tmp/refused.log" || fail "channels: $(cat "$tmp/refused.log")"
 listed 'a.nii.gz: the same case is there as a.nii, too: remove one of them' a.nii a.nii.gz b.nii.gz
 listed 'a_0000.nii.gz: a.nii.gz is there, too: case a is either one file or sequences a_0000' a.nii.gz a_0000.nii.gz
 listed 'p1_0000.nii.gz: p1.nii.gz is there, too' p1.nii.gz p10.nii.gz p1_0000.nii.gz
@@ -150,6 +150,36 @@ report() { # RUN WORDS…
 report run '**Network**: "'"$tmp/ct.safetensors" '**Cut**: the head ends with e0, the tail begins with u0' '**Cases**: 6 to train on, 3 to evaluate on' '**Spacing**: 1.5, 1.5, 1.5 mm' \
 	'**Intensity**: ct: cut off at -100 and 250, less -100, divided by 350' '**What the figures are of**: all voxels of the 24 evaluated patches together, which lie side by side: none is a mean over cases' \
 	'**Patch**: 16 × 16 × 16 voxels, axes zyx'
+
+# A mask whose axes are stored otherwise; files without an affine; sizes before preparation; few patches for leak.
+live change flipped "$tmp/ct/masks/train/case1.nii.gz"
+refused 65 'masks/train/case1.nii.gz: its voxels lie where those of' --set log.dir="$tmp/none"
+grep -q 'stored in another order or direction' "$tmp/refused.log" || fail "flipped: $(cat "$tmp/refused.log")"
+cp -p "$tmp/kept/masks/train/case1.nii.gz" "$tmp/ct/masks/train"
+refused 0 'INFO unprepared: ' --set log.dir="$tmp/none"
+refused 0 '24 samples to evaluate with' --set data.cache="$tmp/cache" && ! grep unprepared "$tmp/refused.log" || fail "prepared: $(cat "$tmp/refused.log")"
+! grep unplaced "$tmp/run.log" || fail 'files with an affine'
+live change unplaced "$tmp/ct/train/case2.nii.gz"
+refused 0 'WARN unplaced: '"$tmp/ct/train/case2.nii.gz"': has neither sform nor qform' --set log.dir="$tmp/none"
+cp "$tmp"/kept/train/case2* "$tmp/ct/train"
+command=leak refusing='' refused 78 'the test part has 24 patches of its cases, and leak needs 40 or more' --out "$tmp/leak" --set data.cache="$tmp/cache" --set log.dir= --set train.checkpoint_every=0 --set insert.head=conv:8
+grep -q 'INFO untrained: there is no trained model in log.dir, which is empty' "$tmp/refused.log" || fail "leak: $(cat "$tmp/refused.log")"
+
+# init says which layout works, and the one that it proposes for nnU-Net's does.
+init() { # FOLDER STATUS WORDS
+	local rc=0
+	(cd "$tmp" && "$SPLITC" init new.yaml --force --data "$1" --model "$tmp/ct.safetensors" --cut e0,u0) >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = "$2" ] && grep -qF "$3" "$tmp/out" || fail "init of $1: exit status $rc, $(cat "$tmp/out")"
+}
+mkdir "$tmp/nnunet"
+cp -r "$tmp/kept/train" "$tmp/nnunet/imagesTr"
+cp -r "$tmp/kept/masks/train" "$tmp/nnunet/labelsTr"
+init "$tmp/kept/train" 65 'Volumes lie in train/ and test/, and their masks, with the same names, in masks/train/ and masks/test/'
+init "$tmp/nnunet" 65 "These are nnU-Net's folders"
+links=$(sed -n 's/.* are read: \(ln .*masks.train\)\. Without.*/\1/p' "$tmp/out")
+(cd "$tmp/nnunet" && eval "$links")
+init "$tmp/nnunet" 0 'The data are volumes with masks'
+client nnunet "$tmp/new.yaml" --local --set train.max_steps=1 || fail "nnU-Net's folders: $(cat "$tmp/nnunet.log")"
 
 # What sorts samples by one label has none to sort masks by.
 for how in by_label dirichlet:0.5; do

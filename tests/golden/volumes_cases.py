@@ -2,7 +2,7 @@
 """Cases of volumes for tests/e2e/volumes_data.sh: balls, shells and tubes in noise, as NIfTI, written with numpy alone.
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
-       volumes_cases.py change HOW FILE…   brighter, or moved by a voxel without other counts, or a voxel of class 7, or ball alone
+       volumes_cases.py change HOW FILE…   brighter; moved by a voxel; a voxel of class 7; onlyball; flipped, at the same places; unplaced, without an affine
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -207,7 +207,18 @@ def change(how, *files):
             x[x.shape[0] // 2, x.shape[1] // 2, x.shape[2] // 2] = 7
         if how == "onlyball":
             x[x > 1] = 0
+        if how == "flipped":
+            affine[:3, 3] += affine[:3, 0] * (x.shape[0] - 1)
+            affine[:3, 0] *= -1
+            x = x[::-1].copy()
         write(path, x, affine)
+        if how == "unplaced":
+            with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
+                b = np.frombuffer(f.read(), np.uint8).copy()
+            b[254:256] = 0
+            b[83] ^= 0x80  # the width of a voxel is negative
+            with (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as f:
+                f.write(b.tobytes())
 
 
 def turned(x, affine):
