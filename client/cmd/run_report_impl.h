@@ -1,6 +1,6 @@
-/* What the files of the report of a run share: run_report.c reads the run's files and tells of the run and its model;
- * run_report_data.c of its data; run_report_server.c tells what the server got, what of its work was checked, and what
- * it could learn. */
+/* What the files of the report of a run share: run_report.c reads the run's files and tells of the run and its model.
+ * run_report_data.c tells of its data. run_report_server.c tells what the server got, what of its work was checked, and
+ * what it could learn. */
 #ifndef SL_CLIENT_CMD_RUN_REPORT_IMPL_H
 #define SL_CLIENT_CMD_RUN_REPORT_IMPL_H
 

@@ -73,7 +73,10 @@ cp -r "$tmp/kept/masks/train" "$tmp/kept/masks/test" "$tmp/twice/masks"
 gunzip -c "$tmp/twice/train/case1.nii.gz" >"$tmp/twice/test/other.nii"
 cp "$tmp/twice/masks/train/case1.nii.gz" "$tmp/twice/masks/test/other.nii.gz"
 says same-rows '1 of 4 cases of the evaluation' --set data.dir="$tmp/twice"
-for part in test masks/test; do rm -r "$tmp/twice/$part" && cp -r "$tmp/twice/${part/test/train}" "$tmp/twice/$part"; done
+for part in test masks/test; do
+	rm -r "$tmp/twice/$part"
+	cp -r "$tmp/twice/${part/test/train}" "$tmp/twice/$part"
+done
 says same-data 'are those of training' --set data.dir="$tmp/twice"
 split=(--set data.split.train=0.5 --set data.split.val=0.5)
 silent same- "${split[@]}"
