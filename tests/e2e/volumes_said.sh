@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Volumes: what is wrong is said, or done right. Cases that change under --resume are refused; so is one that a member of a
-# group resumes with.
+# Volumes: what is wrong is said, or done right. Cases that change under --resume are refused, also of a group's member. Cases
+# of the evaluation that training has, and several of a patient, are named; so are classes that the network or all masks
+# lack, wrong names in lists, turned masks and files without an affine. The report names cut and cases, and init a layout.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -150,7 +151,7 @@ report() { # RUN WORDS…
 	"$SPLITC" report "$tmp/$1" >"$tmp/report" 2>&1 || fail "report of $1: $(cat "$tmp/report")"
 	for says in "${@:2}"; do grep -qF "$says" "$tmp/report" || fail "report of $1: no $says: $(cat "$tmp/report")"; done
 }
-report run '**Network**: "'"$tmp/ct.safetensors" '**Cut**: the head ends with e0, the tail begins with u0' '**Cases**: 6 to train on, 3 to evaluate on' '**Spacing**: 1.5, 1.5, 1.5 mm' \
+report run '/ct.safetensors"' '**Cut**: the head ends with e0, the tail begins with u0' '**Cases**: 6 to train on, 3 to evaluate on' '**Spacing**: 1.5, 1.5, 1.5 mm' \
 	'**Intensity**: ct: cut off at -100 and 250, less -100, divided by 350' '**What the figures are of**: all voxels of the 24 evaluated patches together, which lie side by side: none is a mean over cases' \
 	'**Patch**: 16 × 16 × 16 voxels, axes zyx'
 
