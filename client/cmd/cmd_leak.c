@@ -73,9 +73,10 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 
 	setup->reads = SL_READS_TEST;
 	err = sl_options_trained(o, conf, setup, false, fail);
-	if (err == SL_ERR_NOINPUT && !o->weights && setup->plan) {
+	if ((err == SL_ERR_NOINPUT || (err && !conf->log.dir[0])) && !o->weights && setup->plan) {
 		sl_log(SL_LOG_INFO, "untrained",
-		       "there is no trained model in %s: a run would begin with these weights", conf->log.dir);
+		       "there is no trained model in %s: a run would begin with these weights",
+		       conf->log.dir[0] ? conf->log.dir : "log.dir, which is empty");
 		sl_setup_close(setup); /* it was planned with inserts of the final width */
 		setup->features = features;
 		setup->n_features = n_features;

@@ -311,6 +311,21 @@ static bool is_data(const char *path)
 	return sl_ends_with(path, ".csv") || sl_ends_with(path, ".json") || sl_ends_with(path, ".jsonl");
 }
 
+/* Makes the folder of masks, and tries to write in it. */
+static enum sl_err try_folder(const char *dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	int fd = -1;
+
+	if ((mkdir(dir, 0777) == 0 || errno == EEXIST) && snprintf(path, sizeof path, "%s/.try-XXXXXX", dir) < PATH_MAX)
+		fd = mkstemp(path);
+	if (fd < 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s: %s", dir, strerror(errno));
+	close(fd);
+	unlink(path);
+	return SL_OK;
+}
+
 /* Checks --out: a folder for masks, else a file. */
 static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
@@ -321,8 +336,6 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 				   volumes ? "NIfTI: leave out --csv," : "PNG: leave out --csv, --json,");
 	if (pixels && !o->out)
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: give --out FOLDER, where the masks are written");
-	if (pixels && mkdir(o->out, 0777) && errno != EEXIST)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s: %s", o->out, strerror(errno));
 	if (!pixels && o->out && !o->force && access(o->out, F_OK) == 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "predict: %s exists already: give --force to replace it, or name another FILE",
@@ -332,7 +345,7 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 				   "predict: %s: by its name this is CSV or JSON: give --csv or --json, or another "
 				   "name for lines of text",
 				   o->out);
-	return pixels || !o->out ? SL_OK : check_place(o->out, fail);
+	return pixels ? try_folder(o->out, fail) : o->out ? check_place(o->out, fail) : SL_OK;
 }
 
 static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)

@@ -72,8 +72,10 @@ static void print_table(const struct sl_setup *s, const struct seen seen[SL_SPLI
 				printf(" %10.3f %%", 100 * share(&seen[split], k));
 		putchar('\n');
 	}
-	printf("%-32s %12" PRId64 " %12" PRId64 "\n", whole ? "cases" : "patches of an epoch", seen[0].patches,
-	       seen[1].patches);
+	printf("%-32s %12" PRId64 " %12" PRId64 "\n", "cases", sl_set_cases(&s->set[0]), sl_set_cases(&s->set[1]));
+	if (!whole)
+		printf("%-32s %12" PRId64 " %12" PRId64 "\n", "patches of an epoch", seen[0].patches, seen[1].patches);
+	printf("%-32s %12" PRId64 "\n", "sequences of a case", s->set[0].field[SL_FIELD_INPUT].dim[2]);
 	if (train->seconds > 0)
 		printf("\nthroughput  %.0f %s/s prepared for training by %d thread%s\n",
 		       (double)train->patches / train->seconds, whole ? "cases" : "patches",
@@ -94,18 +96,25 @@ static void print_json(const struct sl_setup *s, const struct seen seen[SL_SPLIT
 						(json_int_t)seen[0].of[k], key[1], (json_int_t)seen[1].of[k]));
 	}
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
-		json_object_set_new(root, key[split], json_pack("{s:I}", "samples", (json_int_t)seen[split].patches));
+		json_object_set_new(root, key[split],
+				    json_pack("{s:I, s:I, s:I}", "samples", (json_int_t)seen[split].patches, "cases",
+					      (json_int_t)sl_set_cases(&s->set[split]), "sequences",
+					      (json_int_t)s->set[split].field[SL_FIELD_INPUT].dim[2]));
 	json_object_set_new(root, "samples_s", json_real((double)seen[0].patches / fmax(seen[0].seconds, 1e-9)));
 	json_object_set_new(root, "threads", json_integer(sl_setup_loader_threads(s->conf)));
 	sl_command_print_json(root, JSON_INDENT(2));
 }
 
-enum sl_err sl_data_volumes(const struct sl_conf_client *conf, bool json, struct sl_fail *fail)
+enum sl_err sl_data_volumes(struct sl_conf_client *conf, bool json, struct sl_fail *fail)
 {
+	struct sl_model_sizes sizes;
 	static struct sl_setup s;
 	static struct seen seen[SL_SPLIT_COUNT];
 	enum sl_err err;
 
+	/* the network counts what masks may have; without its file, data.label does */
+	if (sl_setup_file_sizes(&sizes, conf, fail) == SL_OK && sizes.classes)
+		conf->model.classes = sizes.classes;
 	s.conf = conf;
 	s.reads = SL_READS_ALL;
 	err = sl_setup_data(&s, true, fail);

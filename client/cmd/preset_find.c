@@ -260,19 +260,40 @@ static bool find_labels(struct sl_preset_data *out, const char *path, const stru
 	return most > 0 && found(out, "images", "pictures, with a table of their labels", path);
 }
 
+/* Whether a folder has a NIfTI file. */
+static bool any_volume(const char *folder)
+{
+	struct entries e;
+	bool any = false;
+
+	list(&e, folder);
+	for (int64_t i = 0; i < e.of[REST].n && !any; i++)
+		any = sl_nifti_ending(sl_name(&e.of[REST], i)) != NULL;
+	drop(&e);
+	return any;
+}
+
 /* Finds NIfTI files in the folder of training, with masks. *why says what is missing. */
 static bool find_volumes(struct sl_preset_data *out, const char *path, struct sl_fail *why)
 {
 	char train[PATH_MAX], masks[PATH_MAX];
-	struct entries e;
-	bool any = false;
+	bool any;
 
-	if (!sl_set_usual(train, path, SL_SPLIT_TRAIN, ""))
+	snprintf(masks, sizeof masks, "%.*s/labelsTr", PATH_MAX - 16, path);
+	if (!sl_set_usual(train, path, SL_SPLIT_TRAIN, "")) {
+		if (sl_folder_is(masks))
+			(void)!sl_fail_set(
+				why, SL_ERR_DATA,
+				"These are nnU-Net's folders. Links give them the names that are read: ln -s "
+				"imagesTr train; mkdir masks; ln -s ../labelsTr masks/train. Without a test/, "
+				"data.split divides the cases: docs/howto-volumes.md");
+		else if (any_volume(path))
+			(void)!sl_fail_set(why, SL_ERR_DATA,
+					   "Volumes lie in train/ and test/, and their masks, with the same names, in "
+					   "masks/train/ and masks/test/: docs/howto-volumes.md");
 		return false;
-	list(&e, train);
-	for (int64_t i = 0; i < e.of[REST].n && !any; i++)
-		any = sl_nifti_ending(sl_name(&e.of[REST], i)) != NULL;
-	drop(&e);
+	}
+	any = any_volume(train);
 	snprintf(masks, sizeof masks, "%.*s/masks", PATH_MAX - 8, path);
 	out->masks = any && sl_folder_is(masks);
 	if (any && !out->masks)

@@ -270,8 +270,6 @@ static void tell_setting(json_t *s, const char *part, const char *l)
 		  {"", "# in: ", "In the folder", false},
 		  {"", "# on: ", "On", false},
 		  {"", "# with: ", "Program", false},
-		  {"model:", "  name: ", "Network", false},
-		  {"partition:", "partition: ", "Cut", false},
 		  {"train:", "  batch: ", "Batch", false},
 		  {"train:", "  seed: ", "Seed", false},
 		  {"train:", "  epochs: ", "Epochs to do", false},
@@ -316,6 +314,7 @@ static void tell_config(struct sl_run_report *r, json_t *s, json_t *settings)
 		json_object_set_new(settings, "text", sl_json_text(keys));
 	if (json_object_get(settings, "text"))
 		r->settings = json_string_value(json_object_get(settings, "text"));
+	sl_run_report_cut(r, s);
 	free(keys);
 	free(text);
 }
@@ -355,47 +354,6 @@ static void tell_run(struct sl_run_report *r, json_t *settings)
 			       " more than the log has. A killed process did them behind its last "
 			       "checkpoint",
 			       r->steps - r->skipped + r->uncounted, r->uncounted);
-}
-
-static void tell_data(struct sl_run_report *r)
-{
-	static const char *const part[] = {"train", "test"};
-	json_t *s = sl_run_report_section(r, "The data"), *classes = json_object_get(r->about, "classes");
-	char samples[TEXT], *split;
-
-	if (!r->about) {
-		sl_run_report_unknown(r, "Data", "log.dir says nothing of them (about.json)");
-		return;
-	}
-	sl_report_fact(s, "Kind", "%s", sl_json_string(r->about, "kind") ? sl_json_string(r->about, "kind") : "-");
-	if (json_array_size(classes))
-		sl_report_fact(s, "Classes", "%zu, from \"%.200s\" to \"%.200s\"", json_array_size(classes),
-			       json_string_value(json_array_get(classes, 0)),
-			       json_string_value(json_array_get(classes, json_array_size(classes) - 1)));
-	sl_report_fact(s, "Samples", "%" JSON_INTEGER_FORMAT " to train on, %" JSON_INTEGER_FORMAT " to evaluate on",
-		       r->samples[0], r->samples[1]);
-	sl_report_line(s, "columns", 3, "part", "samples", "fingerprint");
-	for (int i = 0; i < 2; i++) {
-		const json_t *p = json_object_get(r->about, part[i]);
-
-		if (p)
-			sl_report_line(s, "rows", 3, part[i], sl_report_show(p, "samples", samples),
-				       sl_json_string(p, "fingerprint"));
-	}
-	if (r->settings[0] && !sl_run_report_has(r, "\n  partition: \"files\"\n"))
-		sl_report_fact(s, "Fingerprint of training",
-			       "of all samples of the data set, of which this member has a part "
-			       "(data.partition). So members can have the same one");
-	if (!json_object_get(r->about, "train"))
-		sl_run_report_unknown(r, "Fingerprints",
-				      "the run recorded none of its samples, so other data can have the same number");
-	split = json_dumps(json_object_get(r->about, "split"), JSON_COMPACT);
-	sl_report_fact(s, "Divided by", "%s", split ? split : "no data.split");
-	if (!split)
-		sl_run_report_unknown(r, "Patients or groups",
-				      "without data.split.by nothing says whether samples of one patient are "
-				      "both in training and in the evaluation");
-	free(split);
 }
 
 static void tell_who(struct sl_run_report *r)
@@ -509,6 +467,7 @@ static void tell_model(struct sl_run_report *r)
 		snprintf(a, sizeof a, "%.6g", json_number_value(x));
 		sl_report_fact(s, name, "%s, %s", json_is_number(x) ? a : "undefined", interval(intervals, name, b));
 	}
+	sl_run_report_mean(r, s);
 	if (json_array_size(classes) == 2 && json_object_size(json_object_get(r->summary, "test_metrics")))
 		sl_report_fact(
 			s, "Of which class",
@@ -573,7 +532,7 @@ enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fa
 		tell_run(&r, settings);
 		tell_processes(&r);
 		tell_breaks(&r);
-		tell_data(&r);
+		sl_run_report_data(&r);
 		sl_run_report_crossed(&r);
 		tell_who(&r);
 		sl_run_report_audits(&r);

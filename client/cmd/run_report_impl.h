@@ -1,5 +1,6 @@
-/* What the files of the report of a run share: run_report.c reads the run's files and tells of the run, its data and
- * model; run_report_server.c tells what the server got, what of its work was checked, and what it could learn. */
+/* What the files of the report of a run share: run_report.c reads the run's files and tells of the run and its model.
+ * run_report_data.c tells of its data. run_report_server.c tells what the server got, what of its work was checked, and
+ * what it could learn. */
 #ifndef SL_CLIENT_CMD_RUN_REPORT_IMPL_H
 #define SL_CLIENT_CMD_RUN_REPORT_IMPL_H
 
@@ -38,6 +39,11 @@ void sl_run_report_unknown(struct sl_run_report *r, const char *what, const char
 bool sl_run_report_has(const struct sl_run_report *r, const char *lines);
 json_t *sl_run_report_json(const char *dir, const char *name);
 
+/* run_report_data.c: the data's section; and facts of section s: the network and its cut, by r->settings; of figures of
+ * masks, what they are a mean over. */
+void sl_run_report_data(struct sl_run_report *r);
+void sl_run_report_cut(const struct sl_run_report *r, json_t *s);
+void sl_run_report_mean(const struct sl_run_report *r, json_t *s);
 void sl_run_report_crossed(struct sl_run_report *r);
 void sl_run_report_audits(struct sl_run_report *r);
 void sl_run_report_leaks(struct sl_run_report *r);

@@ -543,7 +543,7 @@ void sl_csv_warn_repeats(const struct sl_csv *s, const struct sl_set_spec *spec)
 
 		for (int k = 0; k < spec->nlabels; k++)
 			n *= strcmp(spec->label[k], name) != 0;
-		found = sl_parts_repeat(row, n, numbers, &values);
+		found = sl_parts_repeat(row, n, SL_PARTS_LEAST, numbers, &values);
 		if (found)
 			sl_log(SL_LOG_WARN, "rows-repeat",
 			       "%s: column \"%.60s\" has %lld different values in %lld rows, and data.split divides "

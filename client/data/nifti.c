@@ -213,7 +213,7 @@ static enum sl_err read_affine(const struct header *h, struct sl_nifti *out, str
 	out->placed = turned || sheared;
 	memset(&out->affine, 0, sizeof out->affine);
 	for (int i = 0; i < 3; i++)
-		out->affine.m[i][i] = real_at(h, f->pixdim, i + 1);
+		out->affine.m[i][i] = fabs(real_at(h, f->pixdim, i + 1)); /* a length, whatever the sign */
 	if (!sheared && turned)
 		read_quaternion(h, &out->affine);
 	for (int k = 0; k < 12; k++) {

@@ -462,9 +462,9 @@ static int by_value(const void *a, const void *b)
 	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
 }
 
-bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, bool numbers, int64_t *values)
+bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, int64_t least, bool numbers, int64_t *values)
 {
-	enum { LEAST = 20, MOST_ROWS = 50, FEW = 8, TIMES = 4 }; /* FEW differences may be chance */
+	enum { MOST_ROWS = 50, FEW = 8, TIMES = 4 }; /* FEW differences may be chance */
 	int64_t several = 0, apart = 0, within = 0, between = 0;
 	bool same = false;
 
@@ -480,13 +480,36 @@ bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, bool numbers, int64_t 
 		within += same && differ;
 		between += !same && differ;
 	}
-	return *values >= LEAST && n >= 2 * *values && n <= MOST_ROWS * *values && 2 * several >= *values &&
+	return *values >= least && n >= 2 * *values && n <= MOST_ROWS * *values && 2 * several >= *values &&
 	       (!numbers || 2 * apart <= *values ||
 		(between >= FEW && TIMES * within * (*values - 1) <= between * (n - *values)));
 }
 
-/* Warns if all pictures' names, such as p012_03.png, tell that several are of one patient. Beginnings about as few as
- * classes name these. */
+/* Notes what stands before the last number of a file's name, such as p012_03.png. False: there is none. */
+static bool note_beginning(struct sl_parts_row *row, const char *path, const char **name)
+{
+	const char *slash = strrchr(path, '/'), *dot;
+	size_t n, number;
+
+	*name = slash ? slash + 1 : path;
+	dot = strrchr(*name, '.');
+	number = n = dot && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - *name) : strlen(*name);
+	while (n && isdigit((unsigned char)(*name)[n - 1]))
+		n--;
+	row->value = sl_parts_key(*name, n);
+	return n > 1 && n < number && strchr("_.-", (*name)[n - 1]);
+}
+
+static void say_series(const struct sl_set_spec *spec, const char *what, int64_t n, int64_t values, const char *name)
+{
+	sl_log(SL_LOG_WARN, "rows-repeat",
+	       "%s: the names of %lld %s begin in %lld ways before their last number, such as \"%.120s\", and "
+	       "data.split divides the %s one by one. If a beginning is one patient, set data.split.by: "
+	       "'([^/]*)[-_.][0-9]+([.][^.]*)?$': else figures are too good",
+	       spec->dir, (long long)n, what, (long long)values, name, what);
+}
+
+/* Warns if all pictures' names tell that several are of one patient. Beginnings about as few as classes name these. */
 static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec)
 {
 	struct sl_parts_row *row = calloc((size_t)set->count + 1, sizeof *row);
@@ -495,25 +518,26 @@ static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec
 	bool named = row && !set->source->key && strcmp(set->source->name, "images") == 0;
 	int64_t values;
 
-	for (int64_t i = 0; i < set->count && named; i++) {
-		const char *path = set->source->sample_name(set, i, room, sizeof room), *slash = strrchr(path, '/'),
-			   *dot;
-		size_t n, number;
+	for (int64_t i = 0; i < set->count && named; i++)
+		named = note_beginning(&row[i], set->source->sample_name(set, i, room, sizeof room), &name);
+	if (named && sl_parts_repeat(row, set->count, SL_PARTS_LEAST, false, &values) &&
+	    values >= 2 * (int64_t)set->classes)
+		say_series(spec, "pictures", set->count, values, name);
+	free(row);
+}
 
-		name = slash ? slash + 1 : path;
-		dot = strrchr(name, '.');
-		number = n = dot && !isdigit((unsigned char)dot[1]) ? (size_t)(dot - name) : strlen(name);
-		while (n && isdigit((unsigned char)name[n - 1]))
-			n--;
-		named = n > 1 && n < number && strchr("_.-", name[n - 1]);
-		row[i].value = sl_parts_key(name, n);
-	}
-	if (named && sl_parts_repeat(row, set->count, false, &values) && values >= 2 * (int64_t)set->classes)
-		sl_log(SL_LOG_WARN, "rows-repeat",
-		       "%s: the names of %lld pictures begin in %lld ways before their last number, such as "
-		       "\"%.120s\", and data.split divides the pictures one by one. If a beginning is one patient, set "
-		       "data.split.by: '([^/]*)[-_.][0-9]+([.][^.]*)?$': else figures are too good",
-		       spec->dir, (long long)set->count, (long long)values, name);
+void sl_parts_warn_of_cases(const struct sl_set_spec *spec, const struct sl_names *names)
+{
+	enum { LEAST = 3 }; /* names of cases tell no class, and sets are small */
+	struct sl_parts_row *row = calloc((size_t)names->n + 1, sizeof *row);
+	const char *name = "";
+	bool named = row && sl_parts_divides_rows(spec);
+	int64_t values;
+
+	for (int64_t i = 0; i < names->n && named; i++)
+		named = note_beginning(&row[i], sl_name(names, i), &name);
+	if (named && sl_parts_repeat(row, names->n, LEAST, false, &values))
+		say_series(spec, "cases", names->n, values, name);
 	free(row);
 }
 

@@ -40,18 +40,24 @@ enum sl_err sl_parts_name_keys(const struct sl_set_spec *spec, const struct sl_n
 /* Whether training's samples are divided one by one, without `by`. */
 bool sl_parts_divides_rows(const struct sl_set_spec *spec);
 
+/* Warns if the names of cases tell that several are of one patient, and data.split divides them one by one. */
+void sl_parts_warn_of_cases(const struct sl_set_spec *spec, const struct sl_names *names);
+
 struct sl_parts_row {
 	double number; /* 0 for texts */
 	uint64_t value, label;
 	int64_t at;
 };
 
+enum { SL_PARTS_LEAST = 20 };
+
 /* Whether n rows seem to be several of each patient or customer, whom `value` names. Sorts them, and counts *values.
- * Fewer than 20 values are kinds, and so are those of more than 50 rows each, such as an age in a large table. Below 2
- * rows each, or where most have one, hardly any are divided. `numbers`, which are whole, are names rather than
- * quantities if rows of one follow each other, or have one label where the next number's have another: a quantity's
- * neighbours resemble it, and those of noise differ no more than its own rows. */
-bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, bool numbers, int64_t *values);
+ * Fewer than `least` values are kinds, in tables and folders of pictures those below SL_PARTS_LEAST, and so are those
+ * of more than 50 rows each, such as an age in a large table. Below 2 rows each, or where most have one, hardly any are
+ * divided. `numbers`, which are whole, are names rather than quantities if rows of one follow each other, or have one
+ * label where the next number's have another: a quantity's neighbours resemble it, and those of noise differ no more
+ * than its own rows. */
+bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, int64_t least, bool numbers, int64_t *values);
 /* Replaces *set, the whole set that `spec` opened, by its part spec->parts->own. The new set owns the old one. CONFIG:
  * the part has no sample, or `by` is not a regular expression; DATA: a name that `by` does not match; NOMEM. On failure
  * *set is unchanged. */

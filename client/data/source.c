@@ -88,6 +88,16 @@ enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, stru
 	return err;
 }
 
+int64_t sl_set_cases(const struct sl_set *set)
+{
+	const struct sl_source *from = set->source;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < set->count && from->images; i++) /* samples of a case follow each other */
+		n += i == 0 || from->images(set, i) != from->images(set, i - 1);
+	return n;
+}
+
 enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_source *source;

@@ -237,6 +237,9 @@ struct sl_source {
 	/* Of pictures: the size of a sample's file, -1: unknown; with `room` its bytes, too, in room->file. Any thread.
 	 * NULL: samples are no files. */
 	int64_t (*file)(const struct sl_set *set, int64_t index, struct sl_room *room);
+	/* Of patches: a hash of the images from which a sample is cut, which is one for all of a case. NULL: samples
+	 * are not cut from anything. */
+	uint64_t (*images)(const struct sl_set *set, int64_t index);
 	/* The number of tokens of a sample, 1 … 65535: a function of `index` alone, for any thread. NULL: the input
 	 * is not tokens. */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);
@@ -254,6 +257,8 @@ bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, cons
 /* The part that the evaluation's files or folder are, by their usual name: "validation" or "test"; NULL: it is another
  * name. */
 const char *sl_set_part_of(const char *path);
+/* How many cases the samples are cut from; 0: from none. */
+int64_t sl_set_cases(const struct sl_set *set);
 /* Whether a label is one of several classes, and not a number. */
 static inline bool sl_set_has_classes(const struct sl_set *set)
 {

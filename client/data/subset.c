@@ -69,6 +69,13 @@ static int64_t take_file(const struct sl_set *set, int64_t index, struct sl_room
 	return s->whole.source->file(&s->whole, s->index[index], room);
 }
 
+static uint64_t take_images(const struct sl_set *set, int64_t index)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->images(&s->whole, s->index[index]);
+}
+
 static const char *take_sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	const struct subset *s = subset_of(set);
@@ -118,6 +125,7 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	s->source.id = set->source->id ? take_id : NULL;
 	s->source.extent = set->source->extent ? take_extent : NULL;
 	s->source.file = set->source->file ? take_file : NULL;
+	s->source.images = set->source->images ? take_images : NULL;
 	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
 	s->source.class_name = set->source->class_name ? take_class_name : NULL;
 	s->source.label = set->source->label ? take_label : NULL;

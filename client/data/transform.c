@@ -9,12 +9,14 @@
 #include "client/data/colour.h"
 #include "client/data/rand_augment.h"
 #include "client/data/transform_draw.h"
+#include "common/base/log.h"
 
 enum { CHANNELS = 3, LEVELS = 256, COLOURS = 4, HUE = 3, SMALL = 64 };
 
 struct sl_transform {
 	struct sl_step *step; /* [n] */
 	int n, out_h, out_w, channels;
+	bool slices;
 	float mean[CHANNELS], std[CHANNELS];
 	int normalize; /* index of the step Normalize; n: there is none */
 	float normalised[CHANNELS][LEVELS];
@@ -143,6 +145,7 @@ enum sl_err sl_transform_open(struct sl_transform **out, const struct sl_transfo
 	t->out_h = spec->out_h;
 	t->out_w = spec->out_w;
 	t->channels = spec->channels == 1 ? 1 : CHANNELS;
+	t->slices = spec->slices;
 	err = read_steps(t, spec, fail);
 	if (err) {
 		sl_transform_close(t);
@@ -226,6 +229,11 @@ static void choose(void *arg, struct sl_window *window)
 	work->chosen = true;
 	work->whole[0] = window->h;
 	work->whole[1] = window->w;
+	if (work->of->slices && window->h != work->of->out_h)
+		sl_log_limited(SL_LOG_WARN, "slices-mixed",
+			       "a picture has %d rows, and the network's slices have %d together: Resize mixes rows of "
+			       "neighbouring slices at their borders. Save pictures with as many rows",
+			       window->h, work->of->out_h);
 	if (work->of->n && s->kind == SL_STEP_RESIZE) {
 		resized(s, window->h, window->w, &window->out_h, &window->out_w);
 	} else if (work->of->n && s->kind == SL_STEP_RANDOM_RESIZED_CROP) {

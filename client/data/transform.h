@@ -24,6 +24,7 @@ struct sl_transform_spec {
 	int channels;                /* of the output; 1: grey; 0 or 3: RGB */
 	bool deep;                   /* pictures have 16 bits: no step may need bytes */
 	bool masked;                 /* pictures have masks: every step must be able to transform one */
+	bool slices;                 /* rows are those of slices: warns of pictures of another height */
 };
 
 /* One thread's buffers, and the sample that it prepares. Begins zeroed. */

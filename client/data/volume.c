@@ -16,13 +16,19 @@
 
 enum { WORDS = 64, QUADS = WORDS / 4 };
 
-enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
-			   struct sl_fail *fail)
+uint64_t sl_volume_spec_hash(const struct sl_volume_spec *spec)
 {
 	const struct sl_conf_intensity *x = &spec->intensity;
 	const double steps[] = {spec->spacing[0], spec->spacing[1], spec->spacing[2], spec->xyz,   x->kind,
 				x->low,           x->high,          x->mean,          x->deviation};
-	uint64_t hash = XXH3_64bits(steps, sizeof steps);
+
+	return XXH3_64bits(steps, sizeof steps);
+}
+
+enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
+			   struct sl_fail *fail)
+{
+	uint64_t hash = sl_volume_spec_hash(spec);
 
 	for (int c = 0; c < files->n + (files->mask[0] != 0); c++) {
 		const char *path = c < files->n ? files->path[c] : files->mask;

@@ -20,7 +20,7 @@ struct sl_volume_spec {
 	bool whole;       /* a sample is a case with a class, cropped or padded about its centre; else a patch */
 	int patches;      /* of a case, in an epoch */
 	double foreground;
-	const char *cache;                /* the folder of prepared cases */
+	const char *cache;                /* the folder of prepared cases; "": there is none, which `cases` allows */
 	const char (*step)[SL_CONF_TEXT]; /* [steps], of training: data.transforms */
 	int steps;
 	bool cases; /* for prediction: samples are whole cases */
@@ -43,6 +43,7 @@ struct sl_volume_head {
 	int64_t whole[3], crop[3], kept[3]; /* sizes before the cut; where it began, and how large it is */
 	struct sl_world world;              /* of the prepared voxels */
 	struct sl_world of_whole;           /* of the voxels before the cut, with axes turned */
+	uint64_t images, contents; /* hashes of the sequences' voxels; of these, the mask, the grid and the steps */
 	/* Voxels of each class in the mask, and places: how many of them, spread evenly, are named as a whole number,
 	 * place = (d H + h) W + w. */
 	int64_t voxels[SL_VOLUME_CLASSES], places[SL_VOLUME_CLASSES];
@@ -70,10 +71,12 @@ struct sl_between {
 	float share;
 };
 
-#define SL_VOLUME_MAGIC "slvol 1"
+#define SL_VOLUME_MAGIC "slvol 2"
 /* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
 #define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
 
+/* The hash of the steps alone. */
+uint64_t sl_volume_spec_hash(const struct sl_volume_spec *spec);
 /* The hash of a case's steps and files. NOINPUT: a file is not there. */
 enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			   struct sl_fail *fail) SL_MUST_CHECK;
@@ -81,6 +84,9 @@ enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, con
  * Errors name the file. DATA, NOINPUT, IO. */
 enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			    struct sl_fail *fail) SL_MUST_CHECK;
+/* Locks a folder of prepared cases, so that two processes do not prepare a case at once. Returns a descriptor, which
+ * the caller closes; -1: there is no lock. */
+int sl_volume_lock(const char *cache);
 /* Prepares a case and writes its file, which appears whole or not at all. Takes memory for all of its voxels as floats,
  * and for those of what it makes. `path`.tmp is used: only one process at a time may prepare it. Errors name the file.
  * DATA: a file is damaged, grids differ, a mask has numbers that are not 0 … 255, or all is background; NOINPUT, IO,

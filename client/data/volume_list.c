@@ -86,47 +86,118 @@ static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec
 	return err;
 }
 
+/* A file's path, or a name in it, is written as "%s%s%s", AT(list, name). */
+#define AT(l, name) (l)->root, (l)->root[0] ? "/" : "", name
+
+/* Bytes of a file's name without its ending. */
+static size_t stem_bytes(const char *file)
+{
+	return strlen(file) - strlen(sl_nifti_ending(file));
+}
+
+/* Checks a case's file number k against those before it. `n`: the bytes of its name that are the case's. */
+static enum sl_err check_file(const struct sl_volume_list *l, int64_t i, int64_t k, size_t n, struct sl_fail *fail)
+{
+	const char *file = sl_name(&l->files, l->first[i] + k), *name = sl_name(&l->cases, i);
+	const char *before = k ? sl_name(&l->files, l->first[i] + k - 1) : file;
+	const int number = file[n] == '_' ? atoi(file + n + 1) : 0;
+
+	if (k && stem_bytes(file) == stem_bytes(before) && strncmp(file, before, stem_bytes(file)) == 0)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s%s%s: the same case is there as %s, too: remove one of them",
+				   AT(l, file), before);
+	if ((file[n] == '_') != (before[n] == '_'))
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s%s%s: %s is there, too: case %s is either one file or sequences %s_0000, %s_0001 …",
+			AT(l, file), before, name, name, name);
+	if (number == k)
+		return SL_OK;
+	if (l->first[i + 1] - l->first[i] == 1)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s%s%s: by its name it is sequence %04d of case %s, whose sequence %s_0000 is not "
+				   "there: rename it, if it is a case of its own",
+				   AT(l, file), number, name, name);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s%s%s: sequence %s_%04d is missing", AT(l, file), name, (int)k);
+}
+
+/* Says what is wrong with the files of a case. */
+static enum sl_err check_case(const struct sl_volume_list *l, int64_t i, struct sl_fail *fail)
+{
+	const char *name = sl_name(&l->cases, i);
+	const int64_t n = l->first[i + 1] - l->first[i];
+	enum sl_err err = SL_OK;
+
+	for (int64_t k = 0; k < n && !err; k++)
+		err = check_file(l, i, k, strlen(name), fail);
+	if (err || n == l->channels)
+		return err;
+	if (n > SL_VOLUME_CHANNELS)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s%s%s: has %lld sequences, and %d are the most", AT(l, name),
+				   (long long)n, SL_VOLUME_CHANNELS);
+	for (int64_t other = 0; !err; other++) /* one has as many as most */
+		if (l->first[other + 1] - l->first[other] == l->channels)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s%s%s: case %s has %lld sequence%s, and %s has %lld",
+					  AT(l, name), name, (long long)n, sl_plural(n), sl_name(&l->cases, other),
+					  (long long)l->channels);
+	return err;
+}
+
+/* How many sequences most cases have. */
+static int64_t count_channels(const struct sl_volume_list *l)
+{
+	int64_t of[SL_VOLUME_CHANNELS + 1] = {0}, best = 1;
+
+	for (int64_t i = 0; i < l->cases.n; i++) {
+		const int64_t n = l->first[i + 1] - l->first[i];
+
+		of[n <= SL_VOLUME_CHANNELS ? n : 0]++;
+	}
+	for (int64_t n = 1; n <= SL_VOLUME_CHANNELS; n++)
+		best = of[n] > of[best] ? n : best;
+	return best;
+}
+
+/* Takes a file out of the list that is named twice, such as by itself and by its folder. */
+static void drop_twice(struct sl_names *files)
+{
+	int64_t n = files->n > 0;
+
+	for (int64_t i = 1; i < files->n; i++)
+		if (strcmp(sl_name(files, i), sl_name(files, n - 1)) != 0)
+			files->at[n++] = files->at[i];
+	files->n = n;
+}
+
 enum sl_err sl_volume_list_group(struct sl_volume_list *l, struct sl_fail *fail)
 {
+	int64_t twice[2];
+
 	sl_names_sort(&l->files);
+	drop_twice(&l->files);
 	l->first = calloc((size_t)l->files.n + 1, sizeof *l->first);
 	if (!l->first)
 		return no_memory(fail);
 	for (int64_t i = 0; i < l->files.n; i++) {
 		const char *file = sl_name(&l->files, i);
-		const size_t n = case_bytes(file);
-		char name[PATH_MAX], number[8];
-		int64_t k;
+		char name[PATH_MAX];
 
-		snprintf(name, sizeof name, "%.*s", (int)n, file);
+		snprintf(name, sizeof name, "%.*s", (int)case_bytes(file), file);
 		if (!l->cases.n || strcmp(sl_name(&l->cases, l->cases.n - 1), name) != 0) {
 			l->first[l->cases.n] = i;
 			if (!sl_names_add(&l->cases, name))
 				return no_memory(fail);
 		}
-		k = i - l->first[l->cases.n - 1];
-		snprintf(number, sizeof number, "_%04d", (int)k);
-		if (k >= SL_VOLUME_CHANNELS || (file[n] == '_' ? strncmp(file + n, number, 5) != 0 : k > 0))
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s%s%s: a case has one file, or sequences CASE_0000 to at most CASE_%04d "
-					   "without gaps",
-					   l->root, l->root[0] ? "/" : "", file, SL_VOLUME_CHANNELS - 1);
 		l->first[l->cases.n] = i + 1;
 	}
-	return SL_OK;
-}
-
-/* The sequences of all cases must be equally many. */
-static enum sl_err check_sequences(struct sl_volume_list *l, struct sl_fail *fail)
-{
-	l->channels = l->cases.n ? l->first[1] : 1;
-	for (int64_t i = 1; i < l->cases.n; i++)
-		if (l->first[i + 1] - l->first[i] != l->channels)
-			return sl_fail_set(fail, SL_ERR_DATA, "%s: case %s has %lld sequences, and %s has %lld",
-					   l->root[0] ? l->root : "predict", sl_name(&l->cases, i),
-					   (long long)(l->first[i + 1] - l->first[i]), sl_name(&l->cases, 0),
-					   (long long)l->channels);
-	return SL_OK;
+	l->channels = count_channels(l);
+	if (!sl_names_twice(&l->cases, twice))
+		return no_memory(fail);
+	return twice[0] < 0 ? SL_OK
+			    : sl_fail_set(fail, SL_ERR_DATA,
+					  "%s%s%s: %s is there, too: case %s is either one file or sequences %s_0000 …",
+					  AT(l, sl_name(&l->files, l->first[twice[1]])),
+					  sl_name(&l->files, l->first[twice[0]]), sl_name(&l->cases, twice[0]),
+					  sl_name(&l->cases, twice[0]));
 }
 
 /* Finds the folders of cases and masks. */
@@ -152,13 +223,13 @@ enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_
 			  : whole     ? sl_volume_list_classes(out, spec, fail)
 				      : find_folders(out, spec, fail);
 
-	if (whole)
-		return err ? err : check_sequences(out, fail);
-	if (!err && !spec->given)
+	if (!err && !spec->given && !whole)
 		err = sl_volume_list_folder(out, out->root, "", true, fail);
-	if (!err)
+	if (!err && !whole)
 		err = sl_volume_list_group(out, fail);
-	return err ? err : check_sequences(out, fail);
+	for (int64_t i = 0; i < out->cases.n && !err && !spec->given; i++)
+		err = check_case(out, i, fail);
+	return err;
 }
 
 void sl_volume_list_close(struct sl_volume_list *l)
@@ -183,7 +254,10 @@ enum sl_err sl_volume_list_files(const struct sl_volume_list *l, int64_t i, stru
 				 struct sl_fail *fail)
 {
 	bool fits = true;
+	enum sl_err err = check_case(l, i, fail);
 
+	if (err)
+		return err;
 	out->name = sl_name(&l->cases, i);
 	out->n = (int)l->channels;
 	out->mask[0] = 0;

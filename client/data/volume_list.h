@@ -12,15 +12,15 @@ struct sl_volume_list {
 	char masks[PATH_MAX];         /* the folder of their masks; "": they have none */
 	struct sl_names files, cases; /* sorted; names in `root` */
 	int64_t *first;               /* [cases + 1], a case's files */
-	int64_t channels;             /* sequences of each case */
+	int64_t channels;             /* sequences of a case */
 	/* Of whole cases of a split (volume_classes.c): */
 	struct sl_names classes;
 	int32_t *label; /* [cases] */
 	uint64_t *key;  /* [cases], of the table of labels: what data.split keeps together; NULL: there is none */
 };
 
-/* Lists what spec->given names, which may be files and folders, or else the split's folder. DATA: a folder has no
- * NIfTI files, or the sequences of cases differ; NOINPUT, NOMEM. Close it also after an error. */
+/* Lists what spec->given names, which may be files and folders, or else the split's folder, whose cases must all be
+ * right. DATA: a folder has no NIfTI files, or a case is wrong; NOINPUT, NOMEM. Close it also after an error. */
 enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_spec *spec,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds the NIfTI files of a folder; `before`, unless "", and a slash precede their names. DATA: there is none, if it
@@ -34,7 +34,8 @@ enum sl_err sl_volume_list_group(struct sl_volume_list *list, struct sl_fail *fa
 enum sl_err sl_volume_list_classes(struct sl_volume_list *list, const struct sl_set_spec *spec,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_volume_list_close(struct sl_volume_list *list); /* idempotent; a zeroed one is fine */
-/* The paths of a case. NOINPUT: it has no mask. */
+/* The paths of a case. DATA: its files are no sequences of one case, or not as many as most have; NOINPUT: it has no
+ * mask. */
 enum sl_err sl_volume_list_files(const struct sl_volume_list *list, int64_t i, struct sl_volume_files *out,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 /* The path of a case without ending. */

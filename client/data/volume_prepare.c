@@ -5,10 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "client/data/volume.h"
+#include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
@@ -45,15 +48,35 @@ static enum sl_err read_file(const char *path, struct sl_nifti *out, bool whole,
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }
 
+/* Whether two files have the same voxels at the same places, though stored in another order. */
+static bool only_turned(const struct sl_nifti *a, const struct sl_nifti *b)
+{
+	struct sl_nifti_view x, y;
+
+	sl_nifti_orient(&x, a, false);
+	sl_nifti_orient(&y, b, false);
+	return memcmp(x.dim, y.dim, sizeof x.dim) == 0 && sl_world_agrees(&x.affine, &y.affine, x.dim);
+}
+
 static enum sl_err agree(const struct sl_nifti *a, const struct sl_nifti *b, const char *path, const char *other,
 			 struct sl_fail *fail)
 {
+	const bool placed = a->placed && b->placed,
+		   alike = memcmp(a->dim, b->dim, sizeof a->dim) == 0 &&
+			   (!placed || sl_world_agrees(&a->affine, &b->affine, a->dim));
+
+	if (!alike && placed && only_turned(a, b))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: its voxels lie where those of %.200s do, but its axes are stored in another "
+				   "order or direction: store both alike, for example with nibabel's "
+				   "as_closest_canonical",
+				   path, other);
 	if (memcmp(a->dim, b->dim, sizeof a->dim) != 0)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: has %" PRId64 " × %" PRId64 " × %" PRId64 " voxels, and %.200s has %" PRId64
 				   " × %" PRId64 " × %" PRId64 ": resample one to the other's grid",
 				   path, b->dim[0], b->dim[1], b->dim[2], other, a->dim[0], a->dim[1], a->dim[2]);
-	if (a->placed && b->placed && !sl_world_agrees(&a->affine, &b->affine, a->dim))
+	if (!alike)
 		return sl_fail_set(
 			fail, SL_ERR_DATA,
 			"%s: its voxels lie elsewhere than those of %.200s: resample one to the other's grid", path,
@@ -71,6 +94,11 @@ static enum sl_err read_case(struct work *w, bool whole, struct sl_fail *fail)
 		if (!err)
 			err = agree(&w->sequence[0], &w->sequence[c], f->path[c], f->path[0], fail);
 	}
+	if (!err && !w->sequence[0].placed)
+		sl_log_limited(SL_LOG_WARN, "unplaced",
+			       "%s: has neither sform nor qform, so its axes are taken to go to the right, the front "
+			       "and the head: if they do not, write the file with an affine",
+			       f->path[0]);
 	if (err || w->unmasked || !f->mask[0])
 		return err;
 	err = read_file(f->mask, &w->mask, whole, fail);
@@ -418,6 +446,22 @@ static enum sl_err make(struct work *w, struct sl_fail *fail)
 	return err ? err : check_range(w, fail);
 }
 
+/* Hashes what the files hold, whatever their names, times and compression. */
+static void hash_contents(struct work *w)
+{
+	const struct sl_nifti *first = &w->sequence[0];
+	const size_t n = (size_t)(first->dim[0] * first->dim[1] * first->dim[2]);
+	uint64_t hash = XXH3_64bits(first->dim, sizeof first->dim);
+
+	for (int c = 0; c < w->files->n; c++)
+		hash = XXH3_64bits_withSeed(w->sequence[c].voxel, n * sizeof(float), hash);
+	w->head.images = hash;
+	if (w->mask.voxel)
+		hash = XXH3_64bits_withSeed(w->mask.voxel, n * sizeof(float), hash);
+	hash = XXH3_64bits_withSeed(&first->affine, sizeof first->affine, hash);
+	w->head.contents = hash ^ sl_volume_spec_hash(w->spec);
+}
+
 enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
 			      const struct sl_volume_files *files, struct sl_fail *fail)
 {
@@ -429,8 +473,10 @@ enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_v
 		return SL_ERR_NOMEM;
 	w->head.hash = hash;
 	err = make(w, fail);
-	if (!err)
+	if (!err) {
+		hash_contents(w);
 		err = note_places(w, &places, fail);
+	}
 	if (!err)
 		err = write_case(w, path, places, fail);
 	close_work(w);
@@ -504,4 +550,20 @@ enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back
 	else
 		*out = label;
 	return err;
+}
+
+int sl_volume_lock(const char *cache)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	if (snprintf(path, sizeof path, "%s/lock", cache) >= PATH_MAX)
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	sl_log(SL_LOG_INFO, "prepare-wait", "%s: another process prepares volumes there: this one waits for it", cache);
+	while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+		;
+	return fd;
 }

@@ -1,13 +1,10 @@
 /* The source of volumes: cases in folders, prepared once, and patches of them. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -115,17 +112,28 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 	if (!v)
 		return no_memory(fail);
 	v->spec = *spec->volume;
+	v->unprepared = v->spec.cases || (v->spec.whole && spec->given);
 	v->draws = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
 	err = spec->files ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
-			  : check_task(spec, fail);
+	      : !v->unprepared && !v->spec.cache[0] ? sl_fail_at(fail, "data.cache", SL_ERR_CONFIG,
+								 "without log.dir, prepared volumes need a folder here")
+						    : check_task(spec, fail);
 	if (!err)
 		err = sl_volume_steps_read(v->step, &v->spec, fail);
 	if (!err)
 		err = sl_volume_list_open(&v->list, spec, fail);
+	if (!err && v->list.channels > 1)
+		sl_log(SL_LOG_INFO, "cases",
+		       "%" PRId64 " files are %" PRId64 " case%s of %" PRId64 " sequences, such as %s of %s_0000 …",
+		       v->list.files.n, v->list.cases.n, sl_plural(v->list.cases.n), v->list.channels,
+		       sl_name(&v->list.cases, 0), sl_name(&v->list.cases, 0));
 	if (!err && !set_classes(v, spec))
 		err = no_memory(fail);
-	if (!err)
-		err = set_keys(v, spec, fail);
+	if (!err) {
+		v->at = calloc((size_t)v->list.cases.n + 1, sizeof *v->at);
+		v->hash = calloc((size_t)v->list.cases.n + 1, sizeof *v->hash);
+		err = v->at && v->hash ? set_keys(v, spec, fail) : no_memory(fail);
+	}
 	if (err)
 		close_volumes(v);
 	else
@@ -162,75 +170,17 @@ static int64_t count_of(const struct volumes *v, const int64_t dim[3])
 	return n;
 }
 
-static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
-			     struct sl_fail *fail)
-{
-	struct sl_volume_files *files = malloc(sizeof *files);
-	struct volumes *v = NULL;
-	struct sl_set part = {.data = NULL};
-	int64_t count = 0, dim[3] = {1, 1, 1};
-	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
-
-	for (int64_t i = 0; !err && i < v->list.cases.n; i++) {
-		err = sl_volume_list_files(&v->list, i, files, fail);
-		if (!err)
-			err = sl_volume_check(dim, &v->spec, files, fail);
-		if (!err && (v->spec.whole || !spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
-			count += v->spec.whole ? 1 : count_of(v, dim);
-	}
-	if (!err && v->spec.whole && spec->parts) { /* parts have equal shares of each class */
-		describe_set(self, v, count, &part);
-		part.data = v;
-		err = sl_parts_take(&part, spec, fail);
-		count = part.count;
-	}
-	if (!err && spec->parts && !count)
-		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
-				 "a part would have none of the %lld cases: give it a larger share, or another "
-				 "data.split.seed",
-				 (long long)v->list.cases.n);
-	if (!err)
-		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
-	if (!err)
-		out->source = self;
-	if (part.data)
-		part.source->close(&part);
-	else if (v)
-		close_volumes(v);
-	free(files);
-	return err;
-}
-
 /* ---- preparation */
 
 /* The file of a prepared case, below the cache: train-CASE.vol, or train-CLASS/CASE.vol. */
 static enum sl_err name_prepared(char path[PATH_MAX], const struct volumes *v, const char *name, struct sl_fail *fail)
 {
 	const char *slash = strrchr(v->list.root, '/');
-	char folder[PATH_MAX];
 
 	if (snprintf(path, PATH_MAX, "%s/%.15s-%s.vol", v->spec.cache, slash ? slash + 1 : v->list.root, name) >=
-		    PATH_MAX ||
-	    !sl_folder_of(path, folder))
+	    PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
-	return strchr(name, '/') ? sl_folder_make(folder, 0700, fail) : SL_OK;
-}
-
-/* The lock of a folder of prepared cases, so that two processes do not prepare a case at once; -1: there is none. */
-static int lock_cache(const char *cache)
-{
-	char path[PATH_MAX];
-	int fd;
-
-	if (snprintf(path, sizeof path, "%s/lock", cache) >= PATH_MAX)
-		return -1;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return fd;
-	sl_log(SL_LOG_INFO, "prepare-wait", "%s: another process prepares volumes there: this one waits for it", cache);
-	while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
-		;
-	return fd;
+	return SL_OK;
 }
 
 static void show_progress(struct sl_progress *progress, int64_t done, int64_t all)
@@ -249,25 +199,56 @@ static void show_progress(struct sl_progress *progress, int64_t done, int64_t al
 		sl_progress_update(progress, &state, sl_now_ms());
 }
 
+/* Maps case i if it is prepared. `path` becomes that of its prepared file. */
+static enum sl_err look_up(struct volumes *v, int64_t i, const struct sl_volume_files *files, char path[PATH_MAX],
+			   struct sl_fail *fail)
+{
+	enum sl_err err = name_prepared(path, v, files->name, fail);
+
+	if (!err)
+		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
+	if (!err)
+		(void)!sl_volume_map(&v->at[i], path, v->hash[i], NULL);
+	return err;
+}
+
+/* DATA: the mask of a prepared case has a class that the network lacks. */
+static enum sl_err check_classes(const struct volumes *v, int64_t i, const struct sl_volume_files *files,
+				 struct sl_fail *fail)
+{
+	const int64_t *voxels = v->at[i].head->voxels;
+
+	for (int k = v->mask_classes; k < SL_LEARN_IGNORED && !v->spec.whole; k++)
+		if (voxels[k])
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s: " SL_VOLUME_CLASS ". It has %" PRId64 " voxel%s of class %d",
+					   files->mask, k, v->mask_classes - 1, SL_LEARN_IGNORED, voxels[k],
+					   sl_plural(voxels[k]), k);
+	return SL_OK;
+}
+
 /* Maps a case, which is prepared first where that was not done yet. */
 static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_files *files,
 			       struct sl_progress **progress, struct sl_fail *fail)
 {
 	const struct sl_progress_options shown = {.fd = 2};
-	char path[PATH_MAX];
+	char path[PATH_MAX], folder[PATH_MAX];
 	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
 
 	if (!err)
-		err = name_prepared(path, v, files->name, fail);
-	if (!err)
-		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
-	if (err || sl_volume_map(&v->at[i], path, v->hash[i], NULL) == SL_OK)
+		err = look_up(v, i, files, path, fail);
+	if (err || v->at[i].head)
 		return err;
 	if (!*progress) {
-		sl_log(SL_LOG_INFO, "prepare", "volumes of %s are prepared into %s (data.cache)", v->list.root,
-		       v->spec.cache);
+		sl_log(SL_LOG_INFO, "prepare",
+		       "volumes of %s are prepared into %s (data.cache): %" PRId64 " case%s of "
+		       "%" PRId64 " sequence%s",
+		       v->list.root, v->spec.cache, v->list.cases.n, sl_plural(v->list.cases.n), v->list.channels,
+		       sl_plural(v->list.channels));
 		err = sl_progress_open(progress, &shown, fail);
 	}
+	if (!err && sl_folder_of(path, folder)) /* a class's */
+		err = sl_folder_make(folder, 0700, fail);
 	if (!err)
 		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
 	return err ? err : sl_volume_map(&v->at[i], path, v->hash[i], fail);
@@ -278,14 +259,14 @@ static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
 	struct sl_volume_files *files = malloc(sizeof *files);
 	struct sl_progress *progress = NULL;
 	enum sl_err err = sl_folder_make(v->spec.cache, 0700, fail);
-	const int lock = err ? -1 : lock_cache(v->spec.cache);
+	const int lock = err ? -1 : sl_volume_lock(v->spec.cache);
 
-	v->at = calloc((size_t)v->list.cases.n, sizeof *v->at);
-	v->hash = calloc((size_t)v->list.cases.n, sizeof *v->hash);
-	if (!err && (!files || !v->at || !v->hash))
+	if (!err && !files)
 		err = no_memory(fail);
 	for (int64_t i = 0; i < v->list.cases.n && !err; i++) {
 		err = prepare_one(v, i, files, &progress, fail);
+		if (!err)
+			err = check_classes(v, i, files, fail);
 		if (!err)
 			show_progress(progress, i + 1, v->list.cases.n);
 	}
@@ -326,6 +307,62 @@ static void note_missing(const struct volumes *v)
 	}
 }
 
+/* Cases that are prepared are looked at more closely. */
+static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
+			     struct sl_fail *fail)
+{
+	struct sl_volume_files *files = malloc(sizeof *files);
+	struct volumes *v = NULL;
+	struct sl_set part = {.data = NULL};
+	char path[PATH_MAX];
+	bool all = true;
+	int64_t count = 0, dim[3] = {1, 1, 1};
+	enum sl_err err = files ? list(&v, spec, fail) : no_memory(fail);
+
+	for (int64_t i = 0; !err && i < v->list.cases.n; i++) {
+		err = sl_volume_list_files(&v->list, i, files, fail);
+		if (!err)
+			err = sl_volume_check(dim, &v->spec, files, fail);
+		if (!err)
+			err = look_up(v, i, files, path, fail);
+		if (!err && v->at[i].head)
+			err = check_classes(v, i, files, fail);
+		all = all && v->at[i].head;
+		if (!err && (v->spec.whole || !spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
+			count += v->spec.whole ? 1 : count_of(v, v->at[i].head ? v->at[i].head->dim : dim);
+	}
+	if (!err && v->spec.whole && spec->parts) { /* parts have equal shares of each class */
+		describe_set(self, v, count, &part);
+		part.data = v;
+		err = sl_parts_take(&part, spec, fail);
+		count = part.count;
+	}
+	if (!err && spec->parts && !count)
+		err = sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
+				 "a part would have none of the %lld cases: give it a larger share, or another "
+				 "data.split.seed",
+				 (long long)v->list.cases.n);
+	if (!err && all)
+		note_missing(v);
+	else if (!err && !v->draws && !v->spec.whole)
+		sl_log(SL_LOG_INFO, "unprepared",
+		       "%s: not all cases are prepared, which cuts background off: there are at most %" PRId64
+		       " patches to evaluate with, and at most as many bytes. splitc data prepares them",
+		       v->list.root, count);
+	if (!err)
+		sl_parts_warn_of_cases(spec, &v->list.cases);
+	if (!err)
+		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
+	if (!err)
+		out->source = self;
+	if (part.data)
+		part.source->close(&part);
+	else if (v)
+		close_volumes(v);
+	free(files);
+	return err;
+}
+
 static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			    struct sl_fail *fail)
 {
@@ -334,7 +371,6 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 
 	if (err)
 		return err;
-	v->unprepared = v->spec.cases || (v->spec.whole && spec->given);
 	if (!v->unprepared)
 		err = prepare(v, fail);
 	if (!err && !v->unprepared)
@@ -344,6 +380,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		return err;
 	}
 	note_missing(v);
+	sl_parts_warn_of_cases(spec, &v->list.cases);
 	describe_set(self, v, v->unprepared ? v->list.cases.n : v->begin[v->list.cases.n], out);
 	out->data = v;
 	return SL_OK;
@@ -479,18 +516,22 @@ static uint64_t key(const struct sl_set *set, int64_t index)
 	return v->key[case_of(v, index)];
 }
 
+static uint64_t images(const struct sl_set *set, int64_t index)
+{
+	const struct volumes *v = set->data;
+
+	/* of cases for prediction nothing is read yet */
+	return v->unprepared ? (uint64_t)index : v->at[case_of(v, index)].head->images;
+}
+
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct volumes *v = set->data;
 
 	uint64_t hash = XXH3_64bits(v->list.cases.text, v->list.cases.bytes);
 
-	for (int64_t i = 0; i < v->list.cases.n && v->at; i++) {
-		const struct sl_volume_head *h = v->at[i].head;
-
-		hash = XXH3_64bits_withSeed(h->dim, sizeof h->dim, hash);
-		hash = XXH3_64bits_withSeed(h->voxels, sizeof h->voxels, hash);
-	}
+	for (int64_t i = 0; i < v->list.cases.n && v->at[i].head; i++)
+		hash = XXH3_64bits_withSeed(&v->at[i].head->contents, sizeof(uint64_t), hash);
 	return hash;
 }
 
@@ -530,7 +571,7 @@ static void describe(const struct sl_set *set, json_t *about)
 /* clang-format off */
 #define FUNCTIONS                                                                                                       \
 	.name = "volumes", .open = open_set, .check = check_set, .checks_parts = true, .sample = sample, .close = close_set, \
-	.sample_name = sample_name, .class_name = class_name, .key = key, .describe = describe
+	.sample_name = sample_name, .class_name = class_name, .key = key, .images = images, .describe = describe
 /* clang-format on */
 
 /* A set of volumes with masks: train/CASE.nii.gz, or sequences CASE_0000.nii.gz …, in the set's `dir`, and

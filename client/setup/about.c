@@ -93,6 +93,9 @@ void sl_about_fingerprints(json_t *about, const struct sl_setup *s)
 		json_object_set_new(about, sl_about_split[split],
 				    json_pack("{s:I, s:i, s:o}", "samples", (json_int_t)set->count, "limit",
 					      limit[split], "fingerprint", hash_json(hash)));
+		if (set->source->images) /* samples are patches */
+			json_object_set_new(json_object_get(about, sl_about_split[split]), "cases",
+					    json_integer(sl_set_cases(set)));
 	}
 	if (!sl_conf_splits(s->conf))
 		return;
@@ -213,7 +216,7 @@ static void add_scale(json_t *about, const struct sl_setup *s)
 	json_decref(list);
 }
 
-bool sl_about_warn_of_same(const json_t *then, const json_t *now)
+bool sl_about_warn_of_same(const json_t *then, const json_t *now, bool files)
 {
 	const json_t *train = json_object_get(then, sl_about_split[SL_SPLIT_TRAIN]),
 		     *test = json_object_get(now, sl_about_split[SL_SPLIT_TEST]);
@@ -224,8 +227,9 @@ bool sl_about_warn_of_same(const json_t *then, const json_t *now)
 	    !json_equal(json_object_get(train, "fingerprint"), json_object_get(test, "fingerprint")))
 		return false;
 	sl_log(SL_LOG_WARN, "same-data",
-	       "the samples of the evaluation are those of training, so its figures say nothing of new samples: give "
-	       "others as val or test, or divide the data by data.split");
+	       "the samples of the evaluation %s those of training, so its figures say nothing of new samples: give "
+	       "others as val or test, or divide the data by data.split",
+	       files ? "have the names and sizes of" : "are");
 	return true;
 }
 
@@ -272,7 +276,9 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 	json_t *about = sl_about_describe(s);
 
 	sl_about_fingerprints(about, s);
-	if (!sl_about_warn_of_same(about, about))
+	/* the contents of files say more than their names and sizes */
+	if ((!s->further && s->set[SL_SPLIT_TRAIN].source->file && s->set[SL_SPLIT_TEST].source->file) ||
+	    !sl_about_warn_of_same(about, about, false))
 		sl_setup_warn_of_rows(s);
 	json_object_set_new(about, "evaluated_part", json_string(sl_setup_part(s, SL_SPLIT_TEST)));
 	sl_about_network(about, s);
@@ -454,14 +460,17 @@ static bool same_scale(const json_t *then, const json_t *now)
 /* The key of the config that made other samples of the same data, or NULL. */
 static const char *other_key(const json_t *then, const json_t *now)
 {
-	static const char *const key[][2] = {{"max_length", "data.max_length"},
-					     {"tokenizer", "data.tokenizer"},
-					     {"text_columns", "data.columns"},
-					     {"end", "data.end"},
-					     {"loss_on", "data.loss_on"}};
+	static const char *const key[][3] = {
+		{"max_length", "data.max_length"}, {"tokenizer", "data.tokenizer"},
+		{"text_columns", "data.columns"},  {"end", "data.end"},
+		{"loss_on", "data.loss_on"},       {"spacing", "data.spacing", "volume"},
+		{"axes", "data.axes", "volume"},   {"intensity", "data.intensity", "volume"},
+		{"by", "data.intensity", "volume"}};
 
 	for (size_t i = 0; i < sizeof key / sizeof key[0]; i++) {
-		const json_t *was = json_object_get(then, key[i][0]), *is = json_object_get(now, key[i][0]);
+		const char *of = key[i][2];
+		const json_t *was = json_object_get(of ? json_object_get(then, of) : then, key[i][0]),
+			     *is = json_object_get(of ? json_object_get(now, of) : now, key[i][0]);
 
 		if (was && is && !json_equal(was, is))
 			return key[i][1];
@@ -535,10 +544,11 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 		if (!is_other(a, b))
 			continue;
 		if (key)
-			err = sl_fail_set(fail, SL_ERR_MISMATCH,
-					  "%s is not that of the run in '%.150s', so texts become other tokens: put it "
-					  "back, or begin a new run with --fresh",
-					  key, s->conf->log.dir);
+			err = sl_fail_set(
+				fail, SL_ERR_MISMATCH,
+				"%s is not that of the run in '%.150s', so samples become other inputs: put it "
+				"back, or begin a new run with --fresh",
+				key, s->conf->log.dir);
 		else
 			err = sl_fail_set(
 				fail, SL_ERR_MISMATCH,

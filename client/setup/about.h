@@ -94,8 +94,8 @@ void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
 /* ---- what these compare ---- */
 
 /* Warns of an evaluation on the samples that train. `then` tells of training, `now` of the evaluation; either may be
- * NULL. Returns whether it warned. */
-bool sl_about_warn_of_same(const json_t *then, const json_t *now);
+ * NULL. `files`: both know the names and sizes of files alone. Returns whether it warned. */
+bool sl_about_warn_of_same(const json_t *then, const json_t *now, bool files);
 /* All that is known of the training data except the fingerprints of their samples. */
 json_t *sl_about_describe(const struct sl_setup *setup);
 /* All that is known of a data set except the fingerprints of its samples. */

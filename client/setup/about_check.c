@@ -227,7 +227,7 @@ static void check_samples(const struct sides *x, json_t *then, json_t *now)
 	if (x->s->given || x->s->streams)
 		return;
 	sl_about_fingerprints(now, x->s);
-	(void)sl_about_warn_of_same(then, now);
+	(void)sl_about_warn_of_same(then, now, x->s->set[SL_SPLIT_TEST].source->file != NULL);
 	if (!sl_conf_splits(c) || !train)
 		return;
 	if (!json_object_get(then, "split"))

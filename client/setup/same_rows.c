@@ -1,4 +1,4 @@
-/* Rows of the evaluation that training has, too. */
+/* Rows, pictures and cases of the evaluation that training has, too. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -127,6 +127,34 @@ static void warn_of_pictures(const struct sl_set *train, const struct sl_set *te
 		       (long long)shared, (long long)m);
 }
 
+/* Cases of the evaluation, whatever their names, that training has, too. Parts of data.split may both have one that
+ * lies in the folder twice. */
+static void warn_of_cases(const struct sl_set *train, const struct sl_set *test)
+{
+	uint64_t *own = malloc((size_t)train->count * sizeof *own + 1), last = 0;
+	int64_t m = 0, shared = 0;
+
+	for (int64_t i = 0; own && i < train->count; i++)
+		own[i] = train->source->images(train, i);
+	if (own)
+		qsort(own, (size_t)train->count, sizeof *own, by_value);
+	for (int64_t i = 0; own && i < test->count; i++) { /* samples of a case follow each other */
+		const uint64_t hash = test->source->images(test, i);
+
+		if (i && hash == last)
+			continue;
+		last = hash;
+		m++;
+		shared += bsearch(&hash, own, (size_t)train->count, sizeof *own, by_value) != NULL;
+	}
+	free(own);
+	if (shared)
+		sl_log(SL_LOG_WARN, shared == m ? "same-data" : "same-rows",
+		       "%lld of %lld cases of the evaluation have the images of cases of training, under whatever "
+		       "name, so its figures are too good: take them out",
+		       (long long)shared, (long long)m);
+}
+
 void sl_setup_warn_of_rows(const struct sl_setup *s)
 {
 	const struct sl_set *train = &s->set[SL_SPLIT_TRAIN], *test = &s->set[SL_SPLIT_TEST];
@@ -134,6 +162,8 @@ void sl_setup_warn_of_rows(const struct sl_setup *s)
 	int64_t repeated = 0, shared = 0;
 	uint64_t *own, *other;
 
+	if (!s->further && train->source->images)
+		warn_of_cases(train, test);
 	if (s->further || sl_conf_splits(s->conf) || !train->source->fingerprint)
 		return;
 	if (train->source->file && test->source->file)

@@ -207,7 +207,8 @@ int sl_setup_majority(const struct sl_setup *s, double *share);
 /* class_weights.c: warns of classes and labels that no sample of an open set has, and of very unequal ones. DATA:
  * training has one class alone, and is no member of a group. */
 enum sl_err sl_setup_check_classes(const struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
-/* same_rows.c: warns of rows, texts and pictures of the evaluation that training has, too, without data.split. */
+/* same_rows.c: warns of rows, texts and pictures of the evaluation that training has, too, without data.split; and of
+ * cases of volumes, also with it. */
 void sl_setup_warn_of_rows(const struct sl_setup *s);
 /* class_weights.c: sets class_weight; balanced weights open the training data. sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;

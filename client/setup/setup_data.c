@@ -122,6 +122,22 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	return spec;
 }
 
+/* Checks the input's channels. *why also says which files were read as sequences of a case. */
+static enum sl_err check_input(const struct sl_set_spec *spec, const struct sl_set *set,
+			       const struct sl_field_type *wanted, struct sl_fail *why)
+{
+	const enum sl_err err = sl_set_fits(set, SL_FIELD_INPUT, wanted, why);
+	const long long n = err && spec->volume ? set->field[SL_FIELD_INPUT].dim[2] : 0;
+	const size_t said = n > 1 ? strlen(why->text) : 0;
+
+	if (n > 1)
+		snprintf(why->text + said, sizeof why->text - said,
+			 ". %lld files were read as one case of %lld sequences: rename files of several patients, so "
+			 "that they do not end in _ and four digits",
+			 n, n);
+	return err;
+}
+
 /* Checks that a split fits the config and the network. `err`: the result of opening its files. */
 static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spec *spec, const struct sl_set *set,
 			       enum sl_err err, struct sl_fail *fail)
@@ -178,7 +194,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 			sl_plural(c->model.classes), (long long)sl_set_targets(set));
 	if (sl_conf_lacks_input(c)) /* it is another party's, or another source's */
 		return SL_OK;
-	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
+	if (check_input(spec, set, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (spec->volume && wanted == &image)
 		return sl_setup_check_patch(s, spec->volume->patch, fail);

@@ -122,22 +122,50 @@ void sl_setup_steps(struct sl_conf_list *out, const struct sl_conf_client *c, en
 			strcpy(out->item[out->n++], find_step(other, colours[k]));
 }
 
+/* Whether the network has volumes, whose slices lie one below the other in a picture. */
+static bool has_slices(const struct sl_setup *s)
+{
+	return s->plan && s->plan->model->depth[0];
+}
+
+/* Whether a step leaves each row in its slice. */
+static bool keeps_slices(const struct sl_step *step, const struct sl_conf_client *c)
+{
+	switch (step->kind) {
+	case SL_STEP_RESIZE:
+		return step->h == c->model.image.h && step->w == c->model.image.w;
+	case SL_STEP_CENTER_CROP:
+	case SL_STEP_RANDOM_CROP:
+	case SL_STEP_RANDOM_RESIZED_CROP:
+	case SL_STEP_VERTICAL_FLIP:
+	case SL_STEP_RANDOM_ROTATION:
+	case SL_STEP_RANDOM_AFFINE:
+	case SL_STEP_RAND_AUGMENT:
+		return false;
+	default:
+		return true;
+	}
+}
+
 /* CONFIG: the network has volumes, and a step would work on rows across the border of two slices. */
 static enum sl_err check_slices(const struct sl_setup *s, enum sl_split split, const struct sl_conf_list *list,
 				struct sl_fail *fail)
 {
-	static const char *const across[] = {"RandomCrop",     "RandomResizedCrop", "RandomVerticalFlip",
-					     "RandomRotation", "RandomAffine",      "RandAugment"};
+	const struct sl_conf_client *c = s->conf;
 
-	for (int i = 0; s->plan && s->plan->model->depth[0] && i < list->n; i++)
-		for (size_t k = 0; k < sizeof across / sizeof across[0]; k++)
-			if (strstr(list->item[i], across[k]))
-				return sl_conf_client_fail(
-					s->conf, keys[split], fail,
-					"%s would mix or turn the slices of volumes, which lie one below the other: "
-					"give Resize((%d, %d)), and of other steps RandomHorizontalFlip, ColorJitter "
-					"and Normalize",
-					across[k], s->conf->model.image.h, s->conf->model.image.w);
+	for (int i = 0; has_slices(s) && i < list->n; i++) {
+		struct sl_step step;
+		struct sl_fail why;
+
+		if (sl_step_read(&step, list->item[i], c->model.image.h, c->model.image.w, &why) == SL_OK &&
+		    !keeps_slices(&step, c)) /* a step that cannot be read is named when the list is opened */
+			return sl_conf_client_fail(
+				c, keys[split], fail,
+				"%.60s would mix or turn the slices of volumes, which lie one below the other: "
+				"give Resize((%d, %d)), and of other steps RandomHorizontalFlip, ColorJitter "
+				"and Normalize",
+				list->item[i], c->model.image.h, c->model.image.w);
+	}
 	return SL_OK;
 }
 
@@ -163,6 +191,7 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 				      .channels = channels_of(s),
 				      .deep = c->data.bits == SL_BITS_16,
 				      .masked = c->model.task == SL_CONF_PIXELS,
+				      .slices = has_slices(s),
 			      },
 			      &why) != SL_OK)
 		return sl_conf_client_fail(c, keys[split], fail, "%s", why.text);

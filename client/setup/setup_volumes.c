@@ -23,7 +23,7 @@ const struct sl_volume_spec *sl_setup_volume(struct sl_setup_volume *out, const 
 	for (int axis = 0; axis < 3; axis++)
 		v->patch[axis] = (int64_t)patch[axis];
 	snprintf(out->cache, sizeof out->cache, "%.*s%s", PATH_MAX - 16, c->data.cache[0] ? c->data.cache : c->log.dir,
-		 c->data.cache[0] ? "" : "/volumes");
+		 c->data.cache[0] || !c->log.dir[0] ? "" : "/volumes");
 	return v;
 }
 

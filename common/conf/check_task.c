@@ -84,6 +84,8 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		 "train.class_weights", "they count in cross-entropy: give train.loss: dice_ce or labels"},
 		{c->agreed.share.group[0] && c->agreed.share.mode == SL_SHARE_SYNC, "share.mode",
 		 "members of a sync step do not know how many pixels of the others count: give serial or rounds"},
+		{strcmp(c->data.partition, "by_label") == 0 || strncmp(c->data.partition, "dirichlet", 9) == 0,
+		 "data.partition", "a mask has several classes, so no label divides samples: give iid or files"},
 		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
 		 "a picture has pixels of several classes: leave this key out"},
 		{c->data.exif, "data.exif",

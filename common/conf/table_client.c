@@ -33,7 +33,7 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",
 		"what model.huggingface does; of encoders: classifier, or masked_lm, which guesses hidden tokens; of decoders: causal_lm, which guesses the next token"),
 	SL_CHOICE(T, "model.task", model.task, SL_WORDS("classes", "numbers", "labels", "pixels"), "classes",
-		"what the network predicts: one of several classes; numbers; any of several labels; or a class for each pixel"),
+		"what the network predicts: one of several classes, numbers, any of several labels, or a class for each pixel or voxel"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the network: classes, at least 2, or as many numbers or labels as data.label names; with texts 1 means a number"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),

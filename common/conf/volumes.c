@@ -110,7 +110,5 @@ const char *sl_conf_check_volumes(const struct sl_conf_client *c, char why[SL_CO
 		return sl_conf_say(why, "data.intensity",
 				   "volumes need one: ct:LOW,HIGH such as ct:-57,164, with the same numbers at all "
 				   "sites; mri; or none");
-	if (!c->data.cache[0] && !c->log.dir[0])
-		return sl_conf_say(why, "data.cache", "without log.dir, prepared volumes need a folder here");
 	return NULL;
 }

@@ -314,7 +314,7 @@ static enum sl_err infer_window(struct sl_op *op, struct sl_fail *fail)
 		return misfit(op, fail, "[N,D·H,W,C], volumes of as many slices as it says");
 	if (positions < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "%s (window): %d slices, padded by %d, are fewer than it spans, %lld", op->name,
+				   "%s (window): a depth of %d, padded by %d, is less than it spans, %lld", op->name,
 				   a->back ? a->back : op->slices, a->pad, (long long)spread);
 	if (a->back && (positions != op->slices || in->dim[3] % a->k))
 		return sl_fail_set(fail, SL_ERR_CONFIG,

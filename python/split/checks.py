@@ -42,7 +42,7 @@ def codecs(given, shapes):
     each = given if isinstance(given, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), given)
     for direction, codec in each.items():
         if any(len(shape) == 5 for shape in shapes) and any(stage.split(":")[0].strip() in ("downsample", "cells") for stage in str(codec).split("|")):
-            raise errors.config(f"codec={codec!r} for {direction} would mix rows of neighbouring slices of volumes: leave downsample and cells out")
+            raise errors.config(f"codec={codec!r} for {direction} would mix rows of neighbouring slices of volumes: leave downsample out, and cells too, whose heights only splitc train checks")
     return each
 
 

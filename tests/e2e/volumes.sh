@@ -72,9 +72,20 @@ refused 0 'seg.yaml: ok' "${cutting[@]}" --set codec.head_act=cells:4 --set code
 refused 78 'insert.head: insert.head.0.window' "${cutting[@]}" --set insert.head=conv:8,k=9
 config=$tmp/net.yaml refused 78 'k and s above 1 need the number of slices at the cut' --set head_end=bn --set tail_begin=pool --set insert.tail=conv:8,k=2
 for step in 'RandomCrop((96, 12), padding=1)' 'RandomResizedCrop((96, 12))' 'RandomVerticalFlip()' 'RandomRotation(3)' 'RandomAffine(3)' 'RandAugment()'; do
-	refused 78 "${step%%(*} would mix or turn the slices of volumes" "${cutting[@]}" --set data.transforms="$step, Normalize(0.5, 0.25)"
+	refused 78 "$step would mix or turn the slices of volumes" "${cutting[@]}" --set data.transforms="$step, Normalize(0.5, 0.25)"
 done
 refused 78 'would mix or turn the slices of volumes' "${cutting[@]}" --set data.transforms= # the default crops
+for step in 'Resize(32)' 'Resize((96, 24))' 'Resize((100, 12))' 'CenterCrop((96, 12))'; do
+	for key in data.transforms data.test_transforms; do
+		refused 78 "$key: $step would mix or turn the slices of volumes" "${cutting[@]}" --set $key="$step, CenterCrop((96, 12))"
+	done
+done
+cp -r "$tmp/volumes/cls" "$tmp/high"
+files=("$tmp"/high/train/alike/*)
+printf 'P5 12 104 255\n%1248s' '' >"${files[0]%.png}.pgm"
+client high "$tmp/net.yaml" --local --set data.dir="$tmp/high" --set train.max_steps=5 || fail "high: exit status $?"
+grep -q 'WARN slices-mixed: a picture has 104 rows, and the network.s slices have 96 together' "$tmp/high.log" || fail 'a picture of 104 rows'
+! grep slices-mixed "$tmp/coded.log" || fail 'pictures of 96 rows'
 
 for name in net seg; do
 	"$SPLITC" export "$tmp/$name.yaml" "$tmp/$name.out.safetensors" --weights "$tmp/volumes/$name.safetensors" >"$tmp/export.log" 2>&1 || fail "export: $(cat "$tmp/export.log")"

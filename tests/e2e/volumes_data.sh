@@ -30,7 +30,7 @@ config mri mri
 grep -qF 'ok, 36 steps on 24 samples, 24 samples to evaluate with' "$tmp/out" || fail "check: $(cat "$tmp/out")"
 [ ! -e "$tmp/cache-ct" ] || fail '--check-config has prepared volumes'
 grep -qE '^patch +[0-9.]+ m?s of this host' "$tmp/out" && grep -qE '^ +[0-9.]+ kB cross in all four directions; [0-9.]+ .B for a case and epoch$' "$tmp/out" || fail "check: $(cat "$tmp/out")"
-"$SPLITC" train "$tmp/ct.yaml" --check-config --json --set log.dir="$tmp/check" >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
+"$SPLITC" train "$tmp/ct.yaml" --check-config --json --set log.dir="$tmp/check" >"$tmp/out" 2>"$tmp/json.log" || fail "check: $(cat "$tmp/json.log")"
 jq -e '.patch | (2 * 4 * (8 * 16 * 16 * 16 + 16 * 8 * 8 * 8)) as $payload | .bytes > $payload and .bytes < 1.001 * $payload and .case_bytes == 4 * .bytes and .seconds > 0 and .gflop_s > 0' "$tmp/out" >"$tmp/jq" || fail "check: $(cat "$tmp/out")"
 "$SPLITC" train "$tmp/ct.yaml" --check-config --set log.dir="$tmp/check" --set data.split.train=0.5 --set data.split.val=0.5 >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
 [ ! -e "$tmp/cache-ct" ] || fail '--check-config with data.split has prepared volumes'

@@ -84,6 +84,26 @@ grep -q 'WARN not-predicted: case .*/new/b: .*is it a copy that broke off' "$tmp
 grep -q '2 of 3 cases have no mask; the first: .*/new/b' "$tmp/broken.log" || fail "broken: $(cat "$tmp/broken.log")"
 jq -es 'map(.error) == ["DATA", null, "NOINPUT"] and .[1].sample == 1' "$tmp/broken.lines" >"$tmp/out" || fail "broken: $(cat "$tmp/broken.lines")"
 
+# A case whose files are wrong is named, and the others go on; a file that is named twice is one case.
+mkdir "$tmp/odd"
+for name in a b_0001 d e_0000 e_0001; do cp "$tmp/ct/test/case2.nii.gz" "$tmp/odd/$name.nii.gz"; done
+gunzip -k "$tmp/odd/d.nii.gz"
+rc=0
+predict out-odd --local --json "$tmp/odd" "$tmp/odd/a.nii.gz" || rc=$?
+[ $rc = 65 ] && cmp "$tmp/out-odd/a.nii.gz" "$tmp/unet/case2.nii.gz" || fail "odd: exit status $rc, $(cat "$tmp/out-odd.log")"
+for says in 'case .*/odd/b: .*/odd/b_0001.nii.gz: by its name it is sequence 0001 of case .*/odd/b, whose' 'case .*/odd/d: .*/odd/d.nii.gz: the same case is there as .*/odd/d.nii, too' \
+	'case .*/odd/e: .* has 2 sequences, and .*/odd/a has 1'; do
+	grep -q "WARN not-predicted: $says" "$tmp/out-odd.log" || fail "odd: no $says: $(cat "$tmp/out-odd.log")"
+done
+jq -es 'map(.error) == [null, "DATA", "DATA", "DATA"]' "$tmp/out-odd.lines" >"$tmp/out" || fail "odd: $(cat "$tmp/out-odd.lines")"
+grep -q 'INFO cases: 8 files are 2 cases of 4 sequences, such as .*/mri/test/p0 of .*/p0_0000' "$tmp/four.log" || fail "four: $(cat "$tmp/four.log")"
+# Nothing is kept, so no folder is needed; one that cannot be written to is found first.
+predict bare --local --set data.cache= "$tmp/new/c.nii.gz" && cmp "$tmp/bare/c.nii.gz" "$tmp/unet/case2.nii.gz" || fail "bare: $(cat "$tmp/bare.log")"
+"$SPLITC" train "$tmp/ct.yaml" --local --set log.dir="$tmp/trained" --set train.max_steps=1 --set data.patches=1 >"$tmp/trained.log" 2>&1 || fail "trained: $(cat "$tmp/trained.log")"
+predict by --local --set log.dir="$tmp/trained" --set data.patches=1 && [ "$(ls "$tmp/by")" = "$(ls "$tmp/unet")" ] || fail "by: $(cat "$tmp/by.log")"
+predict barred --local --out /proc/self "$tmp/new/c.nii.gz" && fail 'masks in /proc' || rc=$?
+[ $rc = 73 ] && grep -q '^splitc: predict: /proc/self: ' "$tmp/barred.log" || fail "barred: exit status $rc, $(cat "$tmp/barred.log")"
+
 rc=0
 { SPLITC=$BUILD/fail/splitc SPLIT_FAILPOINTS=client.done=kill@12 predict killed --local || rc=$?; } 2>"$tmp/shell" # in the second case
 [ $rc = 137 ] && [ "$(ls "$tmp/killed")" = case0.nii.gz ] && cmp "$tmp/killed/case0.nii.gz" "$tmp/unet/case0.nii.gz" || fail "killed: exit status $rc, $(ls "$tmp/killed")"
@@ -95,7 +115,7 @@ peak() { # NAME COMMAND [argument]…: of splitc, in kB
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$SPLITC" "$2" "${wide[@]}" "${@:3}" 2>"$tmp/$1.log" || fail "$1: $(cat "$tmp/$1.log")"
 }
-trains=$(peak trains train --set log.dir="$tmp/trained" --set train.max_steps=1 --set data.test_limit=1)
+trains=$(peak trains train --set log.dir="$tmp/trains" --set train.max_steps=1 --set data.test_limit=1)
 predicts=$(peak predicts predict --out "$tmp/wide-masks" "$tmp/ct/test/case1.nii.gz")
 [ $((10 * predicts)) -lt $((6 * trains)) ] || fail "predict takes $predicts kB, and training $trains kB"
 

@@ -3,6 +3,7 @@
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
        volumes_cases.py classes FOLDER   sorted/ (a folder for each class), mixed/ (the same cases, their table in its order), classes.safetensors
+       volumes_cases.py change HOW FILE…   brighter; moved by a voxel; a voxel of class 7; onlyball; flipped, at the same places; unplaced, without an affine
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -21,7 +22,7 @@ import numpy as np
 
 CLASSES, SIDE = 4, 16
 HEAD = np.dtype([("magic", "S8"), ("hash", "u8"), ("dim", "i8", 3), ("channels", "i8"), ("whole", "i8", 3), ("crop", "i8", 3), ("kept", "i8", 3),
-                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("voxels", "i8", 256), ("places", "i8", 256)])
+                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("images", "u8"), ("contents", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
 
 
 def write(path, x, affine):
@@ -241,6 +242,28 @@ def read(path):
     dim, code = np.frombuffer(b, "<i2", 3, 42), np.frombuffer(b, "<i2", 1, 70)[0]
     x = np.frombuffer(b, {2: "u1", 4: "<i2", 16: "<f4"}[code], -1, 352).reshape(dim, order="F")
     return x, np.vstack([np.frombuffer(b, "<f4", 12, 280).reshape(3, 4).astype(float), [0, 0, 0, 1]])
+
+
+def change(how, *files):
+    for path in files:
+        x, affine = read(path)
+        x = x.copy() + 300 if how == "brighter" else np.roll(x, 1, 0) if how == "moved" else x.copy()
+        if how == "class":
+            x[x.shape[0] // 2, x.shape[1] // 2, x.shape[2] // 2] = 7
+        if how == "onlyball":
+            x[x > 1] = 0
+        if how == "flipped":
+            affine[:3, 3] += affine[:3, 0] * (x.shape[0] - 1)
+            affine[:3, 0] *= -1
+            x = x[::-1].copy()
+        write(path, x, affine)
+        if how == "unplaced":
+            with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
+                b = np.frombuffer(f.read(), np.uint8).copy()
+            b[254:256] = 0
+            b[83] ^= 0x80  # the width of a voxel is negative
+            with (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as f:
+                f.write(b.tobytes())
 
 
 def turned(x, affine):

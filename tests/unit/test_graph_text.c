@@ -191,7 +191,8 @@ static void what_is_no_graph_is_refused(void **state)
 	refused("graph 1\nin x f32 R[4]\nnode a act %0\nout y %1 decay=0.5,1,1,0,0\n", "", "narrow");
 	refused("graph 2\nin x f32 R[4]\nnode a act %0\nout y %1\n", "", "begins with 'graph 1'");
 	refused(HEAD "node a window %0 slices=3 k=2\nout y %1\n", "node a", "volumes of as many slices");
-	refused(HEAD "node a window %0 slices=4 k=7 pad=1\nout y %1\n", "node a", "are fewer than it spans, 7");
+	refused(HEAD "node a window %0 slices=4 k=7 pad=1\nout y %1\n", "node a",
+		"a depth of 4, padded by 1, is less than it spans, 7");
 	refused(HEAD "node a window %0 slices=4 k=65\nout y %1\n", "node a", "bounds");
 	refused(HEAD "node a window %0 slices=4 k=2 stride=2 back=7\nout y %1\n", "node a",
 		"takes 3 slices of a multiple of 2");

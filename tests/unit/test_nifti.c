@@ -145,6 +145,35 @@ static void written_files_are_read(void **state)
 	}
 }
 
+/* Without sform and qform a length in pixdim is one, whatever its sign. */
+static void lengths_have_no_sign(void **state)
+{
+	static uint8_t byte[VOXELS], bytes[2 * MOST];
+	const struct sl_world affine = slanted((const int[]){0, 1, 2}, 0, 0);
+	struct sl_nifti_array a = {{I, J, K}, affine, byte, NULL, true};
+	char path[64];
+	struct sl_nifti v[2];
+	struct sl_fail fail;
+
+	snprintf(path, sizeof path, "/tmp/test_nifti-%ld.nii", (long)getpid());
+	assert_int_equal(sl_nifti_write(path, &a, &fail), SL_OK);
+	for (int k = 0; k < 2; k++) {
+		FILE *file = fopen(path, "r+b");
+		const size_t n = fread(bytes, 1, sizeof bytes, file);
+
+		assert_true(n > 352 && n < sizeof bytes);
+		bytes[83] ^= k ? 0x80 : 0; /* pixdim[1] */
+		rewind(file);
+		assert_int_equal(fwrite(bytes, 1, n, file), n);
+		rewind(file);
+		assert_int_equal(sl_nifti_read(&v[k], file, false, &fail), SL_OK);
+		fclose(file);
+	}
+	unlink(path);
+	assert_true(!v[0].placed && !v[1].placed && v[0].affine.m[0][0] > 0);
+	assert_memory_equal(&v[0].affine, &v[1].affine, sizeof v[0].affine);
+}
+
 static size_t load(const char *name, uint8_t bytes[MOST])
 {
 	char path[256];
@@ -279,10 +308,10 @@ static void a_bomb_takes_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_types_are_read),         cmocka_unit_test(axes_are_turned_to_the_world),
-		cmocka_unit_test(written_files_are_read),     cmocka_unit_test(wrong_files_are_named),
-		cmocka_unit_test(a_slope_of_nothing_is_none), cmocka_unit_test(damage_is_harmless),
-		cmocka_unit_test(a_bomb_takes_no_memory),
+		cmocka_unit_test(all_types_are_read),     cmocka_unit_test(axes_are_turned_to_the_world),
+		cmocka_unit_test(written_files_are_read), cmocka_unit_test(lengths_have_no_sign),
+		cmocka_unit_test(wrong_files_are_named),  cmocka_unit_test(a_slope_of_nothing_is_none),
+		cmocka_unit_test(damage_is_harmless),     cmocka_unit_test(a_bomb_takes_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -829,7 +829,7 @@ static void wrong_folders_are_named(void **state)
 	write_case("train", "b", 2, &w);
 	refuses(SL_SPLIT_TRAIN, "case b has 2 sequences, and a has 1");
 	run("rm train/b_0000.nii");
-	refuses(SL_SPLIT_TRAIN, "without gaps");
+	refuses(SL_SPLIT_TRAIN, "by its name it is sequence 0001 of case b, whose sequence b_0000 is not there");
 	run("rm train/b_* train/a.nii.gz");
 	write_case("train", "b", 2, &w);
 	run("cp train/b_0000.nii x");
@@ -854,26 +854,33 @@ static void wrong_folders_are_named(void **state)
 	refuses(SL_SPLIT_TEST, "no NIfTI file in it");
 }
 
-/* A class that the network lacks is found when a patch has it. */
+/* A class that the network lacks is found once the case is prepared, also by a check alone; and by a patch. */
 static void unknown_classes_are_named(void **state)
 {
-	struct sl_room room = {0};
+	static const char class[] = "has class 3: the network has the classes 0 to 2";
+	static float voxel[SIDE * SIDE * SIDE * 2];
+	static int32_t mask[SIDE * SIDE * SIDE];
 	struct sl_set_spec spec;
-	struct sl_value v[SL_FIELD_COUNT];
 	struct sl_set set;
 	struct sl_fail fail = {.text = ""};
-	int bad = 0;
+	struct sl_volume v;
+	const struct sl_volume_files files = files_of("test", "p0", 2);
 
 	write_set();
 	spec = set_spec(SL_SPLIT_TEST);
 	spec.mask_classes = 3;
-	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_OK);
-	for (int64_t i = 0; i < set.count; i++)
-		bad += set.source->sample(&set, i, &room, v, &fail) == SL_ERR_DATA;
-	assert_true(bad > 0);
-	assert_non_null(strstr(fail.text, "its mask has class 3: the network has the classes 0 to 2"));
-	sl_room_close(&room);
-	sl_set_close(&set);
+	assert_int_equal(sl_set_check(&set, &spec, &fail), SL_OK);
+	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, class));
+	assert_non_null(strstr(fail.text, "masks/test/p0"));
+	fail.text[0] = 0;
+	assert_int_equal(sl_set_check(&set, &spec, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, class));
+	prepare_one(&v, &set_volume, &files);
+	assert_int_equal(sl_volume_cut(&v, &set_volume, (const int64_t[]){1, 1, 1}, 3, voxel, mask, &fail),
+			 SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, class));
+	sl_volume_close(&v);
 }
 
 int main(void)
