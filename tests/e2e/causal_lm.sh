@@ -135,6 +135,20 @@ client values "$config" --local "${keep[@]}" --set codec.mid_act='quant:6,eval=8
 killed_client 5 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=2 "${changes[@]}"
 killed_client 7 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=1 "${changes[@]}"
 killed_server server.apply=kill@6 'changes 4' "$config" --set train.checkpoint_every=2 "${changes[@]}"
+for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
+	read -ra words <<<"$fault"
+	rm -f "$tmp/relay.out"
+	"$TOOLS/faulty_link" "${two##*:}" "${words[@]}" >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	client "changes $fault" "$config" --set server="tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" --set link.on_server_lost=wait --set link.retry_ms=20 \
+		--set train.checkpoint_every=2 "${changes[@]}" || fail "changes, $fault: exit status $?"
+	signal TERM "$relay"
+	wait "$relay" || true
+	[ "$(tail -n 1 "$tmp/relay.out" | jq .done)" = true ] || fail "changes, $fault: no such frame passed: $(cat "$tmp/relay.out")"
+	same_run "changes $fault" 'changes 4' $((3 * steps))
+done
 client 'changes audited' "$config" --set server="$two" "${changes[@]}" --set train.audit.every=2 || fail "changes audited: exit status $?"
 same_run 'changes audited' 'changes 4' $((3 * steps))
 
