@@ -31,6 +31,8 @@ static enum sl_err open_codec(struct sl_local *l, enum side side, enum sl_dir di
 		.rows = l->plan->rows,
 		.slots = sl_plan_chunks_of(l->plan, l->plan->spec.batch),
 		.seed = l->plan->spec.seed,
+		.keep_tokens =
+			dir == SL_DIR_MID_ACT && sl_plan_cut_per_token(l->plan, false) ? l->plan->spec.keep_tokens : 0,
 		.dir = dir,
 		.pair = paired ? l->codec[side][act] : NULL,
 	};
@@ -139,7 +141,8 @@ enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, con
 		err = open_shared(l, fail);
 	if (!err) {
 		l->buf.data = malloc(l->buf.cap + 1);
-		if (!l->buf.data)
+		l->home = calloc((size_t)plan->rows + 1, sizeof *l->home);
+		if (!l->buf.data || !l->home)
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a payload");
 	}
 	if (err) {
@@ -169,6 +172,7 @@ void sl_local_close(struct sl_local *l)
 	free(l->change);
 	sl_ends_close(&l->ends);
 	sl_exec_close(l->middle);
+	free(l->home);
 	free(l->buf.data);
 	free(l);
 }
@@ -262,6 +266,7 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		.chunk = (uint16_t)c->chunk,
 		.training = c->training,
 		.dims = c->dims,
+		.home = l->ends.use.home && l->ends.feed.samples ? l->home : NULL,
 	};
 	/* a link's payload begins with the rows' lengths, which both sides have here */
 	const size_t bytes = sl_port_lengths(l->plan, (int)dir, call.dims.rows, call.dims.tokens);
@@ -273,6 +278,8 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		      : SL_OK;
 	if (err)
 		return err;
+	for (int64_t i = 0; call.home && i < call.dims.rows; i++)
+		l->home[i] = 1 + l->ends.use.home[l->ends.feed.samples[l->ends.chunk[chunk].first + i]];
 	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));

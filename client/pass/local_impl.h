@@ -15,6 +15,7 @@ struct sl_local {
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
 	struct sl_buf buf;
+	uint32_t *home;            /* [rows] of a chunk in training (sl_codec_call) */
 	sl_local_crossed *crossed; /* NULL: nobody listens */
 	void *crossed_arg;
 	uint64_t done;                    /* steps, for which the codecs have their shapes */

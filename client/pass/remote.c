@@ -165,7 +165,7 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 		sl_order_tag(r->conf.order, feed, pass.number, pass.kind == SL_EV_BEGIN_STEP, tag);
 		pass.tag = tag;
 	}
-	pass.home = r->conf.home;
+	pass.home = r->conf.use.home;
 	sl_link_begin(r->link, &pass);
 }
 

@@ -15,7 +15,6 @@ struct sl_remote;
 struct sl_remote_conf {
 	struct sl_link_conf link;     /* end_bytes are filled in here */
 	struct sl_ends_use use;       /* logits are complete at `done` */
-	const uint32_t *home;         /* where the server keeps each training sample; NULL: it does not. Borrowed */
 	struct sl_audit *audit;       /* audits the steps; borrowed, NULL: none */
 	const struct sl_order *order; /* in a vertical group; borrowed, else NULL */
 	const struct sl_key *seal;    /* for the head and tail that a member gives or gets; borrowed, NULL: open */

@@ -56,6 +56,7 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			.slots = 1,
 			.dir = dir,
 		};
+		struct sl_codec_spec change;
 		struct sl_codec *codec;
 		struct sl_fail why;
 		char key[32];
@@ -65,6 +66,11 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
 						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
+		if (sl_codec_spec_variant(&s->agreement.codec[dir], SL_CODEC_CHANGE, &change) &&
+		    !s->conf->train.keep_sent_bytes)
+			return sl_conf_client_fail(s->conf, key, fail,
+						   "change=b needs train.keep_sent_bytes, by which both sides know a "
+						   "sample again");
 		if (sl_setup_check_slices(s, dir, mid, &why) != SL_OK ||
 		    (s->reads == SL_READS_ALL && sl_setup_try_feedback(s, dir, mid, &why) != SL_OK))
 			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
@@ -349,6 +355,7 @@ struct sl_ends_use sl_setup_use(const struct sl_setup *s)
 		.class_weight = s->class_weight,
 		.scale = s->scale,
 		.noise = &s->noise,
+		.home = s->home,
 	};
 }
 

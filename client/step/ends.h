@@ -34,6 +34,7 @@ struct sl_ends_use {
 	const struct sl_noise *noise;     /* is added to what is sent */
 	struct sl_dcor *dcor;             /* takes samples of evaluations */
 	float *logits; /* [batch_rows, classes]: sl_ends_tail writes an evaluation's outputs here, numbers unscaled */
+	const uint32_t *home; /* by training sample: where its tokens are kept (codec/lengths.h); NULL: nowhere */
 	const struct sl_label_scale *scale; /* [targets], of numbers; NULL: they are learned as they are */
 };
 

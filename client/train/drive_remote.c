@@ -209,7 +209,6 @@ static enum sl_err open_link(struct drive *d)
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.use = sl_setup_use(d->setup),
-		.home = d->setup->home,
 		.audit = d->audit,
 		.order = d->setup->order.room ? &d->setup->order : NULL,
 		.seal = d->setup->agreement.agreed.share.seal ? &d->setup->seal : NULL,

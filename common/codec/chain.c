@@ -174,6 +174,9 @@ static enum sl_err decode_payload(struct sl_codec *c, const struct sl_codec_call
 static enum sl_err restore(struct sl_codec *c, const struct sl_codec_call *call, const sl_f32u *y,
 			   const struct sl_extent *s, float *x, struct sl_fail *fail);
 
+static enum sl_err encode_kept(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
+			       struct sl_buf *out);
+
 /* The residual of this call's chunk; NULL without error feedback, or outside of training. */
 static struct residual *residual_of(struct sl_codec *c, const struct sl_codec_call *call)
 {
@@ -273,20 +276,29 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 	return err;
 }
 
+/* The codec whose stages code this call, unless it has changes. */
+static struct sl_codec *coding(struct sl_codec *c, const struct sl_codec_call *call)
+{
+	struct sl_codec *eval = c->variant[SL_CODEC_EVAL];
+
+	return c->last = eval != NULL && !call->training ? eval : c;
+}
+
 /* A gradient that a run of several values leaves out: it is zero, and has no bytes. */
 static bool may_lack(const struct sl_codec *c)
 {
 	return c->env.dir == SL_DIR_MID_GRAD || c->env.dir == SL_DIR_HEAD_GRAD;
 }
 
-enum sl_err sl_codec_encode(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
+enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
 			    struct sl_buf *out)
 {
-	const size_t start = out->len, table = (size_t)sl_codec_values(c) * SL_CODEC_VALUE_BYTES;
+	const size_t start = out->len, table = (size_t)sl_codec_values(codec) * SL_CODEC_VALUE_BYTES;
+	struct sl_codec *c = coding(codec, call);
 	enum sl_err err = SL_OK;
 
 	if (c->next == NULL)
-		return encode(c, call, x, false, out);
+		return encode_kept(c, call, x, out);
 	if (out->cap - out->len < table)
 		return SL_ERR_LIMIT;
 	out->len += table;
@@ -319,7 +331,7 @@ enum sl_err sl_codec_queue_encode(struct sl_codec *c, const struct sl_codec_call
 				  struct sl_buf *out, bool *later)
 {
 	bool queues = sl_codec_queues(c);
-	enum sl_err err = queues ? encode(c, call, x, true, out) : sl_codec_encode(c, call, x, out);
+	enum sl_err err = queues ? encode(coding(c, call), call, x, true, out) : sl_codec_encode(c, call, x, out);
 
 	*later = queues && !err;
 	return err;
@@ -463,6 +475,48 @@ static enum sl_err decode(struct sl_codec *c, const struct sl_codec_call *call, 
 	return err;
 }
 
+/* Decodes values, or changes to what is kept, and keeps them. */
+static enum sl_err decode_kept(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
+			       struct sl_tensor *x, struct sl_fail *fail)
+{
+	bool change = false, keeps = c->change != NULL && sl_change_find(c->change, call, x, &change);
+	enum sl_err err;
+
+	if (change)
+		c->last = c->variant[SL_CODEC_CHANGE];
+	err = decode(change ? c->last : c, call, in, false, x, fail);
+	if (!err && change)
+		sl_change_add(c->change, call, c->pool, x->data);
+	if (!err && keeps)
+		sl_change_keep(c->change, call, x->data);
+	return err;
+}
+
+/* Encodes values, or changes to what is kept, and keeps what the other side will see. */
+static enum sl_err encode_kept(struct sl_codec *c, const struct sl_codec_call *call, const struct sl_tensor *x,
+			       struct sl_buf *out)
+{
+	bool change = false, keeps = c->change != NULL && sl_change_find(c->change, call, x, &change);
+	struct sl_codec_call of_change = *call;
+	struct sl_tensor in = *x;
+	const size_t start = out->len;
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (change) {
+		c->last = c->variant[SL_CODEC_CHANGE];
+		in.data = sl_change_subtract(c->change, call, c->loops, c->pool, x->data, (int)c->spec.stage[0].arg[0],
+					     (int)c->last->spec.stage[0].arg[0], &of_change.code_step);
+	}
+	err = in.data != NULL ? encode(change ? c->last : c, &of_change, &in, false, out) : SL_ERR_NONFINITE;
+	if (err || !keeps)
+		return err;
+	in.data = sl_change_room(c->change, call);
+	err = decode_kept(c, call, (struct sl_bytes){out->data + start, out->len - start}, &in, &fail);
+	out->len = err ? start : out->len;
+	return err ? SL_ERR_BUG : SL_OK;
+}
+
 static enum sl_err make_zero(const struct sl_codec *c, const struct sl_tensor *x, struct sl_fail *fail)
 {
 	const size_t bytes = (size_t)sl_shape_count(&x->shape) * sizeof(float);
@@ -475,14 +529,15 @@ static enum sl_err make_zero(const struct sl_codec *c, const struct sl_tensor *x
 	return !err ? err : sl_fail_set(fail, err, "a gradient could not be set to zero");
 }
 
-enum sl_err sl_codec_decode(struct sl_codec *c, const struct sl_codec_call *call, struct sl_bytes in,
+enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail)
 {
+	struct sl_codec *c = coding(codec, call);
 	struct sl_bytes table, payload;
 	enum sl_err err;
 
 	if (c->next == NULL)
-		return decode(c, call, in, false, x, fail);
+		return decode_kept(c, call, in, x, fail);
 	err = sl_bytes_take(&in, (size_t)sl_codec_values(c) * SL_CODEC_VALUE_BYTES, &table);
 	if (err)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload ends within the lengths of its values");
@@ -506,7 +561,8 @@ enum sl_err sl_codec_queue_decode(struct sl_codec *c, const struct sl_codec_call
 				  struct sl_tensor *x, bool *later, struct sl_fail *fail)
 {
 	bool queues = sl_codec_queues(c);
-	enum sl_err err = queues ? decode(c, call, in, true, x, fail) : sl_codec_decode(c, call, in, x, fail);
+	enum sl_err err =
+		queues ? decode(coding(c, call), call, in, true, x, fail) : sl_codec_decode(c, call, in, x, fail);
 
 	*later = queues && !err;
 	return err;
@@ -516,7 +572,10 @@ enum sl_err sl_codec_collect(struct sl_codec *c, const struct sl_codec_call *cal
 			     struct sl_fail *fail)
 {
 	struct residual *r = residual_of(c, call);
-	enum sl_err err = out == NULL ? collect(c, call, NULL, fail) : end_payload(c, call, out, fail);
+	enum sl_err err;
+
+	c = coding(c, call);
+	err = out == NULL ? collect(c, call, NULL, fail) : end_payload(c, call, out, fail);
 
 	if (err && out != NULL && r != NULL)
 		r->has_pending = false;

@@ -88,11 +88,17 @@ size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0)
 		bytes += (size_t)sl_codec_values(codec) * SL_CODEC_VALUE_BYTES;
 	for (const struct sl_codec *c = codec->next; c != NULL; c = c->next)
 		bytes += sl_codec_value_bound(c, c->env.shape.dim[0]);
+	for (int v = 0; v < SL_CODEC_VARIANTS; v++) {
+		const size_t more = codec->variant[v] != NULL ? sl_codec_bound(codec->variant[v], dim0) : 0;
+
+		bytes = more > bytes ? more : bytes;
+	}
 	return bytes;
 }
 
-double sl_codec_nominal_bytes(const struct sl_codec *codec, int64_t dim0)
+double sl_codec_nominal_bytes(const struct sl_codec *c, int64_t dim0)
 {
+	const struct sl_codec *codec = c->last != NULL ? c->last : c;
 	struct sl_extent s = sl_codec_most_after(codec, codec->n_transform, dim0);
 	double bytes = codec->quantizer.stage->nominal(codec->quantizer.arg, &s) * codec->share;
 
@@ -364,6 +370,7 @@ static enum sl_err check_tokens(const struct sl_codec_spec *spec, const struct s
 
 static enum sl_err check_env(const struct sl_codec_spec *spec, const struct sl_codec_env *env, struct sl_fail *fail)
 {
+	struct sl_codec_spec change;
 	char text[SL_SHAPE_TEXT];
 	int64_t count;
 
@@ -374,6 +381,8 @@ static enum sl_err check_env(const struct sl_codec_spec *spec, const struct sl_c
 	    !sl_shape_count_checked(&env->shape, max_elements, &count))
 		return sl_fail_set(fail, SL_ERR_LIMIT, "codec %s: tensor %s is not within 1 to %lld elements",
 				   spec->text, sl_shape_text(&env->shape, text), (long long)max_elements);
+	if (env->dir != SL_DIR_MID_ACT && sl_codec_spec_variant(spec, SL_CODEC_CHANGE, &change))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "codec %s: change=b is for mid_act alone", spec->text);
 	if (env->row_tokens != 0) {
 		enum sl_err err = check_tokens(spec, env, count / env->shape.dim[0], fail);
 
@@ -393,6 +402,7 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 {
 	const struct sl_backend_ops *ops = env->be == NULL ? NULL : env->be->ops;
 	enum sl_err err = check_env(spec, env, fail);
+	struct sl_codec_spec change;
 
 	if (err)
 		return err;
@@ -407,7 +417,26 @@ enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, 
 	if (c->device && c->spec.error_feedback && ops->combine == NULL)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: no error feedback on %s", c->spec.text,
 				   ops->name);
+	if (c->device && (spec->of_change || sl_codec_spec_variant(spec, SL_CODEC_CHANGE, &change)))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "codec %s: %s codes no changes", c->spec.text, ops->name);
 	return find_links(c, fail);
+}
+
+/* `env` has all values of the run. */
+static enum sl_err open_variants(struct sl_codec *c, const struct sl_codec_env *env, struct sl_fail *fail)
+{
+	struct sl_codec_env alone = *env;
+	struct sl_codec_spec spec;
+	enum sl_err err = SL_OK;
+
+	alone.pair = NULL;
+	for (int v = 0; v < SL_CODEC_VARIANTS && !err; v++)
+		if (sl_codec_has_variant(&c->spec, env, (enum sl_codec_variant)v, &spec))
+			err = sl_codec_open(&c->variant[v], &spec, &alone, fail);
+	if (err || c->variant[SL_CODEC_CHANGE] == NULL)
+		return err;
+	err = sl_change_open(&c->change, env);
+	return err ? sl_fail_set(fail, err, "codec %s: no memory for what is kept", c->spec.text) : SL_OK;
 }
 
 enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
@@ -423,13 +452,15 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 		err = open_links(c, fail);
 	if (!err)
 		err = open_memory(c, fail);
+	if (!err)
+		err = open_variants(c, env, fail);
+	c->env.next = NULL;
 	if (!err && env->next != NULL) {
 		struct sl_codec_env next = *env->next;
 
 		next.pair = env->pair != NULL ? env->pair->next : NULL;
 		err = sl_codec_open(&c->next, spec, &next, fail);
 	}
-	c->env.next = NULL;
 	if (err) {
 		sl_codec_close(c);
 		return err;
@@ -465,6 +496,9 @@ void sl_codec_close(struct sl_codec *c)
 	else
 		sl_arena_close(&c->arena);
 	sl_feedback_close(c);
+	sl_change_close(c->change);
+	for (int v = 0; v < SL_CODEC_VARIANTS; v++)
+		sl_codec_close(c->variant[v]);
 	free(c->flight);
 	free(c);
 }
@@ -489,6 +523,7 @@ void sl_codec_commit(struct sl_codec *c)
 		return;
 	sl_codec_commit(c->next);
 	each_link(c, true);
+	sl_change_end(c->change, true);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++) {
 		struct residual *r = &c->residual[s];
 		float *old = r->current;
@@ -508,6 +543,7 @@ void sl_codec_rollback(struct sl_codec *c)
 		return;
 	sl_codec_rollback(c->next);
 	each_link(c, false);
+	sl_change_end(c->change, false);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_pending = false;
 }

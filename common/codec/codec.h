@@ -5,9 +5,9 @@
  * threads. Decoding never trusts its input: every count, index and size is checked before anything is written, and a
  * payload that is too short or too long is refused.
  *
- * State that outlives a step (residuals of error feedback, warm factors) changes at sl_codec_commit only, so a step
- * that is run again gives the same bytes. The places that a gradient takes over from its activation are kept by
- * slot. */
+ * State that outlives a step (residuals of error feedback, warm factors, tokens that are kept) changes at
+ * sl_codec_commit only, so a step that is run again gives the same bytes. The places that a gradient takes over from
+ * its activation are kept by slot. */
 #ifndef SL_CODEC_CODEC_H
 #define SL_CODEC_CODEC_H
 
@@ -24,7 +24,7 @@ enum sl_dir { SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD
 
 const char *sl_dir_name(enum sl_dir dir); /* "head_act" … */
 
-enum { SL_CODEC_SPEC_MAX = 128, SL_CODEC_MAX_STAGES = 4, SL_CODEC_MAX_ARGS = 6 };
+enum { SL_CODEC_SPEC_MAX = 128, SL_CODEC_MAX_STAGES = 4, SL_CODEC_MAX_ARGS = 7 };
 
 struct sl_codec_stage; /* stage.h: the table that one method fills */
 
@@ -32,6 +32,7 @@ struct sl_codec_stage; /* stage.h: the table that one method fills */
 struct sl_codec_spec {
 	char text[SL_CODEC_SPEC_MAX];
 	bool error_feedback; /* what encoding loses is added to the same chunk of the next step */
+	bool of_change;      /* made by sl_codec_spec_variant: it codes changes */
 	int n_stage;
 	struct {
 		const struct sl_codec_stage *stage;
@@ -51,6 +52,11 @@ bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_
  * nothing is drawn at random, and no scale is shared by several tokens. */
 bool sl_codec_by_token(const struct sl_codec_spec *spec, int64_t features);
 
+/* quant's change=b: a token of mid_act that crosses again is coded as its change, if env.keep_tokens is set. eval=b: of
+ * evaluations and predictions. False: the specification has no such option. Else *out codes these calls. */
+enum sl_codec_variant { SL_CODEC_CHANGE, SL_CODEC_EVAL, SL_CODEC_VARIANTS };
+bool sl_codec_spec_variant(const struct sl_codec_spec *spec, enum sl_codec_variant variant, struct sl_codec_spec *out);
+
 struct sl_extent;
 /* CONFIG if the specification has error feedback, but a stage may lose as much as it is given, for tensors as large
  * as `most`. Then the residual would grow from step to step. The sentence says what to write instead. */
@@ -64,6 +70,7 @@ struct sl_codec_env {
 	struct sl_shape shape; /* largest: dim[0] is the most rows of a chunk or, with row_tokens, the most tokens */
 	int64_t row_tokens;    /* 0: dim[0] counts rows. Else tokens, in rows of 1 … row_tokens, at most 65535 */
 	int64_t rows;          /* with row_tokens: most rows of a chunk */
+	int64_t keep_tokens;   /* tokens of the data set that a codec of changes keeps; 0: it codes values alone */
 	int slots;             /* chunks that can be in flight at once */
 	uint64_t seed;
 	enum sl_dir dir;
@@ -113,6 +120,10 @@ struct sl_codec_call {
 	/* With env.row_tokens: the chunk's rows, of 1 to row_tokens tokens each; dims.tokens is the tensor's dim[0].
 	 * Other codecs ignore it, and so does sl_codec_collect. */
 	struct sl_dims dims;
+	/* [dims.rows] 1 + where the first token of a row is kept, below env.keep_tokens; 0, or NULL: nowhere. For a
+	 * codec of changes; its tensor has the chosen tokens or, without a choice, all. Borrowed */
+	const uint32_t *home;
+	float code_step; /* how far apart quant's codes are, of which one is zero; 0: as far as the values need */
 };
 
 /* Appends one payload to *out (host memory). NONFINITE if x holds NaN or Inf and the method cannot carry it; LIMIT

@@ -76,6 +76,7 @@ struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_e
 {
 	const struct sl_codec_stage *none = sl_codec_stage_find("none", 4);
 	static const double no_arg[SL_CODEC_MAX_ARGS];
+	struct sl_codec_spec change;
 	struct sl_cost sum = {0};
 	struct sl_extent s = *most;
 	size_t bytes = none->bound(no_arg, false, &s);
@@ -90,8 +91,8 @@ struct sl_cost sl_codec_cost(const struct sl_codec_spec *spec, const struct sl_e
 			continue;
 		}
 		sl_cost_add(&sum, stage_cost(stage, arg, &in, encodes));
-		/* error feedback decodes what was encoded, to see what was lost */
-		if (encodes && spec->error_feedback)
+		/* error feedback and changes decode what was encoded, to see what was lost */
+		if (encodes && (spec->error_feedback || sl_codec_spec_variant(spec, SL_CODEC_CHANGE, &change)))
 			sl_cost_add(&sum, stage_cost(stage, arg, &in, false));
 		if (stage->kind == SL_STAGE_TRANSFORM)
 			stage->shape(arg, &in, &s, NULL);

@@ -7,7 +7,7 @@ void sl_frame_write(uint8_t *at, const struct sl_codec_spec *spec, bool paired, 
 	memset(at, 0, SL_FRAME_BYTES);
 	at[0] = SL_FRAME_FORMAT;
 	at[1] = (uint8_t)spec->n_stage;
-	at[2] = paired ? SL_FRAME_PAIRED : 0;
+	at[2] = (uint8_t)((paired ? SL_FRAME_PAIRED : 0) | (spec->of_change ? SL_FRAME_CHANGE : 0));
 	sl_put_u32(at + 4, (uint32_t)rows);
 	for (int s = 0; s < spec->n_stage && s < SL_CODEC_MAX_STAGES; s++)
 		memcpy(at + 8 + 2 * s, &spec->stage[s].stage->id, 2);
@@ -27,6 +27,9 @@ enum sl_err sl_frame_take(struct sl_bytes *in, const struct sl_codec_spec *spec,
 	sl_frame_write(expect, spec, paired, rows);
 	if (memcmp(head.data + 8, expect + 8, 8) != 0 || head.data[1] != expect[1])
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload is of another codec than '%s'", spec->text);
+	if ((head.data[2] ^ expect[2]) & SL_FRAME_CHANGE)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload has %s, expected %s",
+				   spec->of_change ? "values" : "changes", spec->of_change ? "changes" : "values");
 	if (head.data[2] != expect[2] || head.data[3] != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload %s places, expected %s",
 				   head.data[2] & SL_FRAME_PAIRED ? "without" : "with", paired ? "none" : "them");

@@ -2,7 +2,7 @@
  *
  *   0  u8   format, 1
  *   1  u8   number of stages of the chain
- *   2  u16  flags: bit 0, places are those of the activation
+ *   2  u16  flags: bit 0, places are those of the activation; bit 1, the values are changes (change.c)
  *   4  u32  dimension 0 of the tensor
  *   8  u16  ids of the stages [4], 0 after the last
  *  16       body; with a stage of bytes: u32 length of the body, then the packed body
@@ -18,7 +18,13 @@
 #include "common/base/buf.h"
 #include "common/codec/codec.h"
 
-enum { SL_FRAME_FORMAT = 1, SL_FRAME_BYTES = 16, SL_FRAME_PAIRED = 1, SL_FRAME_TRANSFORM_BYTES = 8 };
+enum {
+	SL_FRAME_FORMAT = 1,
+	SL_FRAME_BYTES = 16,
+	SL_FRAME_PAIRED = 1,
+	SL_FRAME_CHANGE = 2,
+	SL_FRAME_TRANSFORM_BYTES = 8
+};
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "payloads are copied as they lie in memory");
 

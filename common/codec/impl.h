@@ -4,6 +4,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/memory.h"
+#include "common/codec/change.h"
 #include "common/codec/stage.h"
 
 enum { MAX_TRANSFORMS = SL_CODEC_MAX_STAGES };
@@ -59,9 +60,12 @@ struct sl_codec {
 		*residual; /* feedback.c; its memory: `feedback` on the host, else `feedback_there` on the device */
 	struct sl_arena feedback;
 	void *feedback_there;
-	double largest;    /* the largest mean square of a tensor so far (feedback.c) */
-	bool grows;        /* feedback.c has warned of a residual */
-	float *sum, *back; /* tensor + residual; what the other side will see */
+	double largest;                              /* the largest mean square of a tensor so far (feedback.c) */
+	bool grows;                                  /* feedback.c has warned of a residual */
+	float *sum, *back;                           /* tensor + residual; what the other side will see */
+	struct sl_change *change;                    /* what is kept; NULL: nothing */
+	struct sl_codec *variant[SL_CODEC_VARIANTS]; /* codecs of such calls; NULL: this one codes them */
+	struct sl_codec *last;                       /* of these and this one, that of the last call; NULL: none yet */
 };
 
 /* Link i of the chain that may have state: the transforms, then the quantizer, then NULL. */
@@ -85,6 +89,13 @@ size_t sl_codec_bound_of(const struct sl_codec *c, const struct sl_extent *s); /
  * dropped. */
 enum sl_err sl_codec_find(struct sl_codec *c, const struct sl_codec_spec *spec, const struct sl_codec_env *env,
 			  bool paired, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether a codec of this run has another one for such calls: changes need one value whose tokens are kept. */
+static inline bool sl_codec_has_variant(const struct sl_codec_spec *spec, const struct sl_codec_env *env,
+					enum sl_codec_variant variant, struct sl_codec_spec *out)
+{
+	return (variant != SL_CODEC_CHANGE || (env->keep_tokens != 0 && env->next == NULL)) &&
+	       sl_codec_spec_variant(spec, variant, out);
+}
 struct sl_stage_env sl_codec_stage_env(const struct sl_codec *c, const struct link *link);
 /* Bytes of the scratch. `take`: also takes it from c->arena. */
 size_t sl_codec_lay_out(struct sl_codec *c, bool take);

@@ -66,6 +66,7 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 			  enum sl_codec_pairing pairing, struct sl_codec_need *out, struct sl_fail *fail)
 {
 	struct sl_codec_need sum, need;
+	struct sl_codec_spec other;
 	enum sl_err err = value_need(spec, env, pairing, &sum, fail);
 	int n = 1;
 
@@ -80,6 +81,18 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 	if (err)
 		return err;
 	sum.bound += n > 1 ? (size_t)n * SL_CODEC_VALUE_BYTES : 0;
-	*out = sum;
-	return SL_OK;
+	for (int v = 0; v < SL_CODEC_VARIANTS && !err; v++) {
+		if (!sl_codec_has_variant(spec, env, (enum sl_codec_variant)v, &other))
+			continue;
+		err = sl_codec_need(&other, env, SL_CODEC_ALONE, &need, fail);
+		if (err)
+			return err;
+		sl_memory_add(&sum.memory, need.memory);
+		sum.bound = need.bound > sum.bound ? need.bound : sum.bound;
+		if (v == SL_CODEC_CHANGE)
+			sl_change_memory(env, &sum.memory);
+	}
+	if (!err)
+		*out = sum;
+	return err;
 }

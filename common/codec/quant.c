@@ -18,7 +18,7 @@
 #include "common/codec/frame.h"
 #include "common/codec/groups.h"
 
-enum { BITS, PER, BLOCK, ROUND, PACKED };
+enum { BITS, PER, BLOCK, ROUND, CHANGE, EVAL, PACKED };
 enum { PER_TENSOR, PER_SAMPLE, PER_CHANNEL };
 enum { ROUND_NEAREST, ROUND_STOCHASTIC, ROUND_DITHER };
 enum { COEFFICIENTS = 6, RANGE_BYTES = 8, PERIOD = 512 };
@@ -31,6 +31,8 @@ static const struct sl_arg args[] = {
 	{.key = "per", .type = SL_ARG_CHOICE, .choices = per_words},
 	{.key = "block", .type = SL_ARG_INT, .least = 8, .most = 1 << 24},
 	{.key = "round", .type = SL_ARG_CHOICE, .choices = round_words},
+	{.key = "change", .type = SL_ARG_INT, .least = 2, .most = 16},
+	{.key = "eval", .type = SL_ARG_INT, .least = 1, .most = 16},
 	{0},
 };
 
@@ -51,6 +53,9 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	if (arg[BLOCK] != 0 && arg[PER] != PER_TENSOR)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: quant takes block=N or per=%s, not both",
 				   per_words[(int)arg[PER]]);
+	if (arg[CHANGE] != 0 && (arg[BLOCK] != 0 || arg[PER] != PER_TENSOR))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "codec: quant with change=b has one range for a tensor: leave block and per out");
 	if (arg[PER] == PER_CHANNEL && !channels)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "codec: quant per=channel needs the tensor's channels, and the stage "
@@ -382,7 +387,9 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	set_groups(q, xs);
 	q->t.x = x;
 	err = q->cols != NULL ? measure_channels(q) : SL_OK;
-	return err ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
+	if (call->code_step > 0) /* of changes, which have one group and are within these codes */
+		q->t.groups.stat[0].range = sl_codec_change_range(q->bits, call->code_step);
+	return err ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL || call->code_step > 0, out, bytes);
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
@@ -419,7 +426,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.kind = SL_STAGE_QUANTIZER,
 	.name = "quant",
 	.usage = "quant:b with b = 1…16; options per=tensor|sample|channel, block=8…16777216, "
-		 "round=nearest|stochastic|dither",
+		 "round=nearest|stochastic|dither, change=2…16, eval=1…16",
 	.args = args,
 	.check = check,
 	.by_sample = by_sample,
@@ -427,6 +434,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.instead = ", or write quant:2 or more bits",
 	.by_token = by_token,
 	.follows_arg = PACKED,
+	.variant_arg = {[SL_CODEC_CHANGE] = CHANGE, [SL_CODEC_EVAL] = EVAL},
 	.bound = bound,
 	.nominal = nominal,
 	.size = sizeof(struct quant),

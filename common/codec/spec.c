@@ -145,6 +145,22 @@ static void drop_none(struct sl_codec_spec *spec)
 	}
 }
 
+/* Changes are cut to the range of their codes, so nothing stands between the two. */
+static enum sl_err check_change(const struct parser *p)
+{
+	const struct sl_codec_stage *first = p->spec.stage[0].stage;
+	struct sl_codec_spec change;
+
+	if (!sl_codec_spec_variant(&p->spec, SL_CODEC_CHANGE, &change))
+		return SL_OK;
+	if (first->kind == SL_STAGE_TRANSFORM)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: quant with change=b begins its chain: leave %s out",
+				   first->name);
+	if (p->spec.error_feedback)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG, "codec: change=b does without ef=true: leave that out");
+	return SL_OK;
+}
+
 static void tell_quantizer(struct sl_codec_spec *spec)
 {
 	const int last = spec->n_stage - 1;
@@ -172,6 +188,9 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
 			break;
 		text += len + 1;
 	}
+	err = check_change(&p);
+	if (err)
+		return err;
 	drop_none(&p.spec);
 	tell_quantizer(&p.spec);
 	err = print_spec(&p);

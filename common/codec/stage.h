@@ -76,6 +76,9 @@ struct sl_codec_stage {
 	/* Quantizer: the index of the argument that is 1 where a byte stage follows. No text gives it. 0: there is
 	 * none. */
 	int follows_arg;
+	/* Quantizer: by variant of a codec, the index of the argument that takes the place of the first one. 0: none.
+	 */
+	int variant_arg[SL_CODEC_VARIANTS];
 	bool keeps_channels, keeps_samples; /* transform: the last dimension, dim[0], keep their meaning */
 
 	/* Transform: the largest output for this input. `begin` [in->rows + 1] is memory for out->begin, if lengths
@@ -168,6 +171,14 @@ static inline int64_t sl_codec_kept(double share, int64_t n)
 	int64_t k = llrint(share * (double)n);
 
 	return k < 1 ? n > 0 : k > n ? n : k;
+}
+
+/* The range of quant's codes that are `step` apart, and among which is zero. */
+static inline struct sl_range sl_codec_change_range(int bits, float step)
+{
+	const int levels = (1 << bits) - 1, zero = levels / 2;
+
+	return (struct sl_range){-(float)zero * step, (float)(levels - zero) * step, 0};
 }
 
 /* Blocks of SL_CODEC_BLOCK in n elements. */

@@ -37,6 +37,23 @@ bool sl_codec_by_token(const struct sl_codec_spec *spec, int64_t features)
 	return !spec->error_feedback;
 }
 
+bool sl_codec_spec_variant(const struct sl_codec_spec *spec, enum sl_codec_variant variant, struct sl_codec_spec *out)
+{
+	for (int i = 0; i < spec->n_stage; i++) {
+		const int *from = spec->stage[i].stage->variant_arg;
+
+		if (!from[variant] || !spec->stage[i].arg[from[variant]])
+			continue;
+		*out = *spec;
+		out->of_change = variant == SL_CODEC_CHANGE;
+		out->stage[i].arg[0] = spec->stage[i].arg[from[variant]];
+		for (int v = 0; v < SL_CODEC_VARIANTS; v++)
+			out->stage[i].arg[from[v]] = 0;
+		return true;
+	}
+	return false;
+}
+
 const char *sl_dir_name(enum sl_dir dir)
 {
 	static const char *const names[SL_DIR_COUNT] = {"head_act", "mid_act", "mid_grad", "head_grad"};

@@ -1,6 +1,6 @@
 /* The committed state of a codec, to bytes and back:
  *   u32 magic, u32 residuals (0: no error feedback), then per slot u32 present and, if 1, the residual's floats;
- *   then what the stages append, in the order of the chain.
+ *   then what the stages append, in the order of the chain; then the tokens that are kept (change.c).
  * Of several values: the states of all, each behind its u64 length. */
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const uint32_t magic = 0x31534353; /* "SCS1" */
 static size_t value_state_bytes(const struct sl_codec *c)
 {
 	const struct link *link;
-	size_t bytes = 8;
+	size_t bytes = 8 + sl_change_state_bytes(c->change);
 
 	if (c->residual != NULL)
 		bytes += (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float));
@@ -64,7 +64,7 @@ static enum sl_err save_value(const struct sl_codec *c, struct sl_buf *out)
 	for (int i = 0; !err && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
 			err = link->stage->save(link->state, out);
-	return err;
+	return err ? err : sl_change_save(c->change, out);
 }
 
 enum sl_err sl_codec_save(const struct sl_codec *c, struct sl_buf *out)
@@ -118,6 +118,7 @@ void sl_codec_forget(struct sl_codec *c)
 		return;
 	sl_codec_forget(c->next);
 	sl_codec_rollback(c);
+	sl_change_forget(c->change);
 	for (int s = 0; c->residual != NULL && s < c->env.slots; s++)
 		c->residual[s].has_current = false;
 	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
@@ -138,6 +139,8 @@ static enum sl_err load_value(struct sl_codec *c, struct sl_bytes in)
 	for (int i = 0; !err && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->load != NULL)
 			err = link->stage->load(link->state, &in);
+	if (!err)
+		err = sl_change_load(c->change, &in);
 	return !err && in.len != 0 ? SL_ERR_DATA : err;
 }
 

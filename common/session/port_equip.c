@@ -15,8 +15,7 @@ static bool receives(const struct sl_port *p, int what)
 	return sl_port_receives(p->session.role, what);
 }
 
-/* The tensors on which the codec works: host copies, if the codec runs on the host and the backend has memory of its
- * own. */
+/* The tensors on which the codec works: host copies if it runs on the host, and the backend has memory of its own. */
 static void codec_view(struct sl_port *p, enum sl_dir dir, const struct sl_tensor *x,
 		       struct sl_tensor view[SL_CUT_VALUES])
 {
@@ -57,7 +56,8 @@ static struct sl_codec_call codec_call(const struct sl_port *p, int chunk)
 				      .step = s->training ? s->number : s->number | 1ull << 63,
 				      .chunk = (uint16_t)sl_plan_chunk_number(p->plan, chunk),
 				      .training = s->training,
-				      .dims = sl_port_dims(p, chunk)};
+				      .dims = sl_port_dims(p, chunk),
+				      .home = sl_port_homes(p, chunk)};
 }
 
 /* Whether coding only queues work, and sl_port_collect ends it at the task's end. */

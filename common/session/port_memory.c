@@ -15,6 +15,7 @@ static struct sl_codec_env env_of(const struct coders *c, enum sl_dir dir, struc
 		.rows = c->plan->rows,
 		.slots = sl_plan_chunks_of(c->plan, c->plan->spec.batch),
 		.seed = c->plan->spec.seed,
+		.keep_tokens = dir == SL_DIR_MID_ACT ? sl_port_keeps(c->plan) : 0,
 		.dir = dir,
 	};
 }

@@ -7,7 +7,7 @@
 #include "kernels/cuda/codec_stage.h"
 
 /* Indices of arguments, as in common/codec/quant.c and levels.c. */
-enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND, QUANT_PACKED };
+enum { QUANT_BITS, QUANT_PER, QUANT_BLOCK, QUANT_ROUND, QUANT_CHANGE, QUANT_EVAL, QUANT_PACKED };
 enum { ROUND_NEAREST, ROUND_STOCHASTIC, ROUND_DITHER };
 enum { QSGD_Q, QSGD_BUCKET, QSGD_NORM };
 

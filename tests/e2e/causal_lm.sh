@@ -121,6 +121,37 @@ same_run 'noise once' 'noise again' $((3 * steps))
 [ "$(crossed 'sent once' head_act)" -lt "$(($(crossed 'sent again' head_act) * 6 / 10))" ] || fail "head_act has $(crossed 'sent once' head_act) bytes"
 killed_client 5 'sent again' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
 
+# Changes of mid_act in place of its values: a run has the same bits in one process and over a link, in one chunk or four,
+# and if client or server are killed within an epoch of changes. Then they go on from what both kept at the checkpoint.
+changes=("${keep[@]}" --set codec.mid_act='quant:6,change=4,eval=8|zstd:9')
+for chunks in 1 4; do
+	client "changes local $chunks" "$config" --local "${changes[@]}" --set train.chunks=$chunks || fail "changes local $chunks: exit status $?"
+	client "changes $chunks" "$config" --set server="$two" "${changes[@]}" --set train.chunks=$chunks || fail "changes $chunks: exit status $?"
+	same_run "changes $chunks" "changes local $chunks" $((3 * steps))
+done
+client values "$config" --local "${keep[@]}" --set codec.mid_act='quant:6,eval=8|zstd:9' || fail "values: exit status $?"
+[ "$(crossed 'changes local 4' mid_act)" -lt "$(crossed values mid_act)" ] || fail "changes have $(crossed 'changes local 4' mid_act) bytes, values $(crossed values mid_act)"
+[ "$(learned 'changes local 4')" != "$(learned values)" ] || fail 'changes make no difference'
+killed_client 5 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=2 "${changes[@]}"
+killed_client 7 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=1 "${changes[@]}"
+killed_server server.apply=kill@6 'changes 4' "$config" --set train.checkpoint_every=2 "${changes[@]}"
+for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
+	read -ra words <<<"$fault"
+	rm -f "$tmp/relay.out"
+	"$TOOLS/faulty_link" "${two##*:}" "${words[@]}" >"$tmp/relay.out" &
+	relay=$!
+	started+=("$relay")
+	wait_for 'the relay' test -s "$tmp/relay.out"
+	client "changes $fault" "$config" --set server="tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" --set link.on_server_lost=wait --set link.retry_ms=20 \
+		--set train.checkpoint_every=2 "${changes[@]}" || fail "changes, $fault: exit status $?"
+	signal TERM "$relay"
+	wait "$relay" || true
+	[ "$(tail -n 1 "$tmp/relay.out" | jq .done)" = true ] || fail "changes, $fault: no such frame passed: $(cat "$tmp/relay.out")"
+	same_run "changes $fault" 'changes 4' $((3 * steps))
+done
+client 'changes audited' "$config" --set server="$two" "${changes[@]}" --set train.audit.every=2 || fail "changes audited: exit status $?"
+same_run 'changes audited' 'changes 4' $((3 * steps))
+
 # Generated text is the same over the link and in one process: greedy and sampled, with a codec, with one prompt or
 # three at a time, with caches or without. If the server is killed, it loses its caches, and that costs only time.
 printf 'green red\nfish water said\nboxes\n' >"$tmp/prompts"
@@ -231,6 +262,8 @@ keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set trai
 refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
 refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself' "${keep[@]}" --set codec=quant:4,block=24,ef=true
 refused 78 'train.keep_sent_bytes: needs a head in which nothing learns' --set train.keep_sent_bytes=10000000
+refused 78 'codec.mid_act: change=b needs train.keep_sent_bytes, by which both sides know a sample again' --set codec.mid_act=quant:6,change=4
+refused 78 'codec.head_act: codec quant:6,change=4: change=b is for mid_act alone' "${keep[@]}" --set codec=quant:6,change=4
 refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
 refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
 refused 78 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join

@@ -125,6 +125,30 @@ static void compare_all(struct sl_backend *be)
 			}
 }
 
+/* A codec of changes is refused where it would run on a device. */
+static void kept_tokens_are_counted(void **state)
+{
+	struct sl_codec_env env = {.shape = sl_shape2(50, 24),
+				   .row_tokens = 10,
+				   .rows = 8,
+				   .keep_tokens = 3000,
+				   .slots = SLOTS,
+				   .dir = SL_DIR_MID_ACT};
+	struct sl_codec_need need;
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+
+	compare("quant:6,change=4", &env);
+	compare("quant:6,change=9,eval=8|zstd:3", &env);
+	assert_int_equal(sl_codec_parse("quant:6,change=4", &spec, &fail), SL_OK);
+	env.be = &sim_codec_backend_ahead;
+	assert_int_equal(sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail), SL_ERR_UNAVAILABLE);
+	env.be = NULL;
+	env.keep_tokens = (int64_t)1 << 60;
+	assert_int_equal(sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail), SL_OK);
+	assert_true(sl_memory_total(need.memory) >= (uint64_t)1 << 62);
+}
+
 /* With rows of different lengths, the device lacks the stages that depend on where a row begins. */
 static bool unavailable(const char *text, const struct sl_codec_env *env)
 {
@@ -314,6 +338,7 @@ int main(void)
 		cmocka_unit_test(on_the_host),
 		cmocka_unit_test(on_the_cpu_with_threads),
 		cmocka_unit_test(on_a_device),
+		cmocka_unit_test(kept_tokens_are_counted),
 		cmocka_unit_test(every_method_is_tried),
 		cmocka_unit_test(wild_sizes_wrap_nowhere),
 		cmocka_unit_test(wild_lengths_wrap_nowhere),

@@ -14,6 +14,7 @@ static void specs_have_one_canonical_form(void **state)
 		{"topk:0.20|quant:8", "topk:0.2|quant:8"},
 		{"topk:1e-3", "topk:0.001"},
 		{"topk:0.1|none", "topk:0.1"},
+		{"quant:6,eval=8,change=4|zstd", "quant:6,change=4,eval=8|zstd"},
 		{"topk:0.1,ef=true|quant:8,block=512", "topk:0.1,ef=true|quant:8,block=512"},
 		{"quant:8,ef=false", "quant:8"},
 	};
@@ -54,6 +55,10 @@ static void bad_specs_say_what_would_be_right(void **state)
 		{"topk:1.5", "got '1.5'"},
 		{"topk:-1", "got '-1'"},
 		{"topk:0.1|quant:8,per=channel", "needs the tensor's channels"},
+		{"topk:0.1|quant:8,change=4", "begins its chain: leave topk out"},
+		{"quant:8,change=4,ef=true", "does without ef=true"},
+		{"quant:8,change=4,block=64", "leave block and per out"},
+		{"quant:8,change=1", "change=2…16"},
 		{"topk:0.1|quant:8,per=sample", "needs the tensor's samples"},
 		{"quant:8|topk:0.1", "cannot follow"},
 		{"quant:8|quant:8", "cannot follow"},
