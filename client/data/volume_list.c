@@ -227,6 +227,8 @@ enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_
 		err = sl_volume_list_folder(out, out->root, "", true, fail);
 	if (!err && !whole)
 		err = sl_volume_list_group(out, fail);
+	if (!err && whole) /* rows of a table, of one part */
+		out->channels = count_channels(out);
 	for (int64_t i = 0; i < out->cases.n && !err && !spec->given; i++)
 		err = check_case(out, i, fail);
 	return err;
