@@ -22,7 +22,7 @@ FILES = ("common/session/*.c", "server/group/*.c", "server/trunk/trunk_*.c", "cl
 TESTS = {  # by the folder of a file: unit tests that run its code, in seconds
     "common/session": "session* port* fold mean ends agree checkpoint nonfinite free turns host host_shared",
     "server": "host host_* group_log fold members",
-    "client/train": "drive recover* schedule training* epoch report summary nonfinite local turns",
+    "client/train": "absent drive recover* schedule training* epoch report summary nonfinite local turns",
 }
 SUITE = {"server/trunk": ["test_trunk_table"]}
 SCRIPTS = {  # the same: scripts, the quickest first

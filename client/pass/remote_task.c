@@ -4,6 +4,7 @@
 
 #include "client/pass/audit.h"
 #include "client/pass/remote_parts.h"
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/weights/weights.h"
@@ -204,12 +205,45 @@ static void take_lr(struct sl_remote *r)
 	r->lr = lr;
 }
 
+/* Head and tail stand at the same step; NULL: the other party has it. */
+static void check_done(const struct sl_remote *r, uint64_t done)
+{
+	if (r->ends.head)
+		sl_assert_int(sl_exec_done(r->ends.head), ==, done);
+	if (r->ends.tail)
+		sl_assert_int(sl_exec_done(r->ends.tail), ==, done);
+}
+
+/* Before a step is applied: nothing of it is, and the session and its ends speak of the same one. */
+static void check_commit(const struct sl_remote *r)
+{
+	const struct sl_session *s = sl_link_session(r->link);
+
+	sl_assert(!r->torn);
+	sl_assert_int(s->number, ==, r->ends.step);
+	sl_assert_int(r->applied, <=, r->ends.step);
+	check_done(r, r->ends.step);
+}
+
+/* A task works on a chunk of the pass that the session is in. */
+static void check_chunk(const struct sl_remote *r, int chunk)
+{
+	const struct sl_session *s = sl_link_session(r->link);
+
+	sl_assert_int(chunk, >=, 0);
+	sl_assert_int(chunk, <, r->ends.chunks);
+	sl_assert_int(s->chunks, ==, r->ends.chunks);
+	sl_assert(s->training == r->ends.training);
+}
+
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
 	bool skip = sl_session_skips(sl_link_session(r->link));
-	enum sl_err err = sl_port_set_done(sl_link_port(r->link), r->ends.step + 1,
-					   fail); /* first, since it may fail, while nothing has changed yet */
+	enum sl_err err;
 
+	check_commit(r);
+	err = sl_port_set_done(sl_link_port(r->link), r->ends.step + 1,
+			       fail); /* first, since it may fail, while nothing has changed yet */
 	if (!err && r->change)
 		err = hear(r, fail);
 	if (!err && !skip)
@@ -234,6 +268,8 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 	err = sl_ends_set_done(&r->ends, r->ends.step + 1);
 	if (err)
 		return err;
+	check_done(r, r->ends.step + 1);
+	sl_assert_if(r->round.ends, !r->told);
 	r->applied = r->ends.step + 1;
 	r->torn = false;
 	SL_FAILPOINT(SL_FP_CLIENT_APPLIED);
@@ -244,6 +280,8 @@ enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct s
 {
 	struct sl_remote *r = arg;
 
+	if (task == SL_TASK_HEAD_FWD || task == SL_TASK_TAIL || task == SL_TASK_HEAD_BWD)
+		check_chunk(r, chunk);
 	switch (task) {
 	case SL_TASK_HEAD_FWD:
 		return head_forward(r, chunk, fail);

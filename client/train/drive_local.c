@@ -8,6 +8,7 @@
 #include "client/train/drive.h"
 #include "client/train/phase.h"
 #include "client/train/privacy.h"
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/base/stop.h"
 
@@ -145,6 +146,7 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 		const enum sl_want want = sl_training_next(run);
 		const enum sl_split split = want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST;
 
+		sl_assert(!err); /* no batch follows one that failed */
 		if (want == SL_WANT_FINISH)
 			break;
 		err = one_batch(local, run, loader[split], want == SL_WANT_STEP, options->predict, fail);

@@ -10,6 +10,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
+#include "client/train/recover_check.h"
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -228,25 +229,8 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 					   : sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", next - 1);
 	err = take(r, remote, &r->ahead, next, fail);
 	r->has_ahead = !err;
+	sl_recover_check_held(&r->live, err ? NULL : &r->ahead);
 	return err;
-}
-
-/* The same step on both sides is not enough: the same link's COMMIT must have made both states. */
-enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
-{
-	if (sl_remote_made(remote) == s->made || sl_session_has_ends(sl_remote_session(remote)))
-		return SL_OK;
-	if (sl_remote_made(remote) == SL_MADE_UNKNOWN) {
-		sl_log(SL_LOG_WARN, "ends-behind",
-		       "the group did not wait: this member goes on with its head and tail of step %" PRIu64, s->step);
-		return SL_OK;
-	}
-	return sl_fail_set(fail, SL_ERR_MISMATCH,
-			   "the server's state of step %" PRIu64
-			   " is not the one that this run left there (link %" PRIu64 " made it, not %" PRIu64
-			   "): another process went on with this run, or an older copy of one "
-			   "side's files was put back. To begin anew, give --fresh",
-			   s->step, sl_remote_made(remote), s->made);
 }
 
 static enum sl_err install_state(struct sl_recover *r, struct sl_remote *remote, const struct sl_client_state *s,
@@ -432,6 +416,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 				   "the server has not said that its side is on its disk");
 	sl_training_save(run, &c);
 	pin_below(r, &c, step);
+	sl_recover_check_write(r->archive, &c, step);
 	/* the model of a pause before: without checkpoints it would pass for that of a run that is done */
 	if (sl_archive_begins_anew(r->archive) && sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)step)
 		sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);

@@ -2,6 +2,7 @@
  * all of them together at its end, or leaves that to sl_codec_collect. */
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/codec/codec.h"
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
@@ -309,6 +310,8 @@ enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *
 		if (x[v].data != NULL || !may_lack(c))
 			err = encode(c, call, &x[v], false, out);
 		c->dim0 = x[v].data != NULL ? x[v].shape.dim[0] : 0;
+		sl_assert_int(out->len, >=, before);
+		sl_assert_int(out->len, <=, out->cap);
 		bytes = out->len - before;
 		memcpy(out->data + start + (size_t)v * sizeof bytes, &bytes, sizeof bytes);
 	}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/arena.h"
+#include "common/base/assert.h"
 #include "common/base/pool.h"
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
@@ -530,6 +531,7 @@ void sl_codec_commit(struct sl_codec *c)
 
 		if (!r->has_pending)
 			continue;
+		sl_assert(r->pending != old);
 		r->current = r->pending;
 		r->pending = old;
 		r->has_current = true;

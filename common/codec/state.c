@@ -4,6 +4,7 @@
  * Of several values: the states of all, each behind its u64 length. */
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/codec/impl.h"
 
 static const uint32_t magic = 0x31534353; /* "SCS1" */
@@ -50,6 +51,7 @@ static enum sl_err take_u32(struct sl_bytes *in, uint32_t *value)
 static enum sl_err save_value(const struct sl_codec *c, struct sl_buf *out)
 {
 	int slots = c->residual != NULL ? c->env.slots : 0;
+	const size_t at = out->len;
 	const struct link *link;
 	enum sl_err err;
 
@@ -64,6 +66,7 @@ static enum sl_err save_value(const struct sl_codec *c, struct sl_buf *out)
 	for (int i = 0; !err && (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->save != NULL)
 			err = link->stage->save(link->state, out);
+	sl_assert_if(!err, out->len - at <= value_state_bytes(c)); /* what a reader makes room for */
 	return err ? err : sl_change_save(c->change, out);
 }
 

@@ -210,6 +210,8 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 	/* weights are the trained ones, not their average, and no gradient is left to be added */
 	sl_assert(!e->averaged);
 	sl_assert_int(e->n_waiting, ==, 0);
+	sl_assert(e->to == (e->own ? e->own : e->grad)); /* no chunk is half added */
+	sl_assert_int(chunks, <=, e->slots);
 	err = commit_statistics(e, rows, chunks);
 	if (!err && !updates)
 		return sl_exec_save_sum(e);

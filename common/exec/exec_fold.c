@@ -130,6 +130,8 @@ enum sl_err sl_exec_fold_add(struct sl_exec *e, struct sl_exec *part, const int6
 	if (e->n_waiting == SL_FOLD_WAITING)
 		flush(e, 1);
 	sl_assert_int(e->n_waiting, <, SL_FOLD_WAITING);
+	for (int k = 0; k < e->n_waiting; k++)
+		sl_assert(e->waiting[k] != part); /* a gradient is added once */
 	e->waiting[e->n_waiting++] = part;
 	return SL_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/exec/clip.h"
 #include "common/exec/exec_impl.h"
 
@@ -223,6 +224,7 @@ enum sl_err sl_exec_table_read(struct sl_exec *e, const int32_t *id, int64_t n, 
 		if (!training || t->marked[id[i]])
 			continue;
 		t->marked[id[i]] = true;
+		sl_assert_int(t->n_touched, <, t->rows);
 		t->touched[t->n_touched++] = id[i];
 		t->sorted = false;
 	}
@@ -249,8 +251,11 @@ enum sl_err sl_exec_table_step(struct sl_exec *e, const struct sl_update *u)
 	struct sl_table *t = &e->table;
 	enum sl_err err = SL_OK;
 
+	sl_assert_int(t->n_step, <, SL_POSTPONED_MOST);
+	sl_assert_int(t->n_touched, <=, t->rows);
 	t->step[t->n_step++] = *u;
 	for (int i = 0; i < t->n_touched && !err; i++) {
+		sl_assert_int(t->had[t->touched[i]], ==, t->n_step - 1); /* the row was read as of this step */
 		err = update_row(e, t->touched[i], u, e->grad + t->offset + t->touched[i] * t->features);
 		t->had[t->touched[i]] = (uint16_t)t->n_step;
 	}

@@ -30,6 +30,7 @@ struct record {
 	size_t len;
 	uint64_t ahead_bytes; /* bytes that the transport held with this part */
 	uint64_t handed_ns, released_ns;
+	bool out; /* the transport has it */
 };
 
 /* A run whose receipt is not confirmed. */
@@ -126,7 +127,9 @@ static void check(const struct sl_outq *q)
 {
 	sl_assert_int(q->control_count, >=, 0);
 	sl_assert_int(q->control_count, <=, CONTROLS);
+	sl_assert_int(q->awaited_count, >=, 0);
 	sl_assert_int(q->awaited_count, <=, AWAITED);
+	sl_assert_int(q->bytes_out, <=, q->handed);
 	sl_assert_int(q->records_out, >=, 0);
 	sl_assert_int(q->records_out, <=, RECORDS);
 	sl_assert((q->records_out == 0) == (q->bytes_out == 0));
@@ -156,6 +159,7 @@ static void destroy(struct sl_outq *q)
 {
 	while (atomic_load(&q->releasing))
 		sched_yield(); /* a thread between its last push and the end of its wake: microseconds */
+	sl_assert(!q->records_out && !atomic_load(&q->released));
 	sl_async_close(q->async);
 	free(q->control);
 	free(q->copy);
@@ -213,8 +217,11 @@ static void records_back(void *arg)
 	q->draining = true;
 	while (r) {
 		struct record *next = r->next;
-		struct sl_run *done = part_is_back(r) ? r->run : NULL;
+		struct sl_run *done;
 
+		sl_assert(r->out); /* a part comes back once */
+		r->out = false;
+		done = part_is_back(r) ? r->run : NULL;
 		free(r->copy);
 		r->copy = NULL;
 		r->next = q->free;
@@ -334,7 +341,10 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 		q->lost = true;
 		return false;
 	}
+	sl_assert(!r->out && !r->copy);
+	sl_assert_int(run->next_offset + len, <=, run->len);
 	/* Fill the record before sending, since another thread may release the part at once. */
+	r->out = true;
 	r->run = run;
 	r->copy = run->read ? q->copy : NULL;
 	r->len = len;
@@ -344,6 +354,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	q->free = r->next;
 	if (!hand_over(q, (struct sl_bytes){header, header_len}, &payload)) {
 		r->copy = NULL;
+		r->out = false;
 		r->next = q->free;
 		q->free = r;
 		return false;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
@@ -140,10 +141,12 @@ static bool is_most_members(const struct sl_group *g, struct sl_bytes run, uint6
 		const uint8_t *own = hash_of(g, k, step);
 		const int n = own ? count_hash(g, own, step) : 0;
 
+		sl_assert_if(own, n >= 1); /* a hash agrees with itself */
 		answers += own != NULL;
 		if (own && memcmp(own, hash, sizeof hash) != 0)
 			most = n > most ? n : most;
 	}
+	sl_assert_int(same + most, <=, answers);
 	if (same < answers)
 		sl_log_limited(
 			SL_LOG_WARN, "ends-differ",

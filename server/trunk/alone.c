@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "server/trunk/middle_task.h"
 
@@ -117,6 +118,16 @@ static enum sl_err install(struct sl_middle *m, struct sl_fail *fail)
 	return sl_trunk_install(&m->trunk, &store, hello_of(m), m->port, fail);
 }
 
+/* The middle is whole, and its count is that of the records, before a step and after it. */
+static void check_whole(const struct sl_trunk *t)
+{
+	sl_assert_int(t->state, ==, SL_TRUNK_WHOLE);
+	sl_assert_int(sl_exec_done(t->exec), ==, t->r.done);
+	sl_assert_int(t->r.on_disk, <=, t->r.done);
+	sl_assert_int(t->from, <=, t->r.done);
+	sl_assert_int(t->alone.number, ==, t->r.done);
+}
+
 static bool keep(struct sl_trunk *t, struct sl_port *port)
 {
 	struct sl_fail fail;
@@ -124,6 +135,7 @@ static bool keep(struct sl_trunk *t, struct sl_port *port)
 
 	if (!sl_trunk_has_store(t, alone))
 		return false;
+	check_whole(t);
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
 	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, NULL, &fail);
 	return sl_trunk_wrote(t, alone, err, &fail);
@@ -170,6 +182,8 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	const struct sl_session *s = sl_port_session(port);
 	enum sl_err err;
 
+	check_whole(t);
+	sl_assert_int(s->number, ==, t->r.done);
 	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	err = sl_session_skips(s) ? sl_port_set_done(port, s->number + 1, fail) : apply(t, port, fail);
 	t->state = err ? t->state : SL_TRUNK_TORN;
@@ -184,6 +198,7 @@ static enum sl_err commit(struct sl_middle *m, struct sl_fail *fail)
 	sl_records_stepped(&t->r, NULL, 1);
 	t->keep.made = s->epoch;
 	t->state = SL_TRUNK_WHOLE;
+	check_whole(t);
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	sl_record_keeps(&t->alone, s->kept, s->writing, t->r.done);
 	sl_trunk_pin(t);

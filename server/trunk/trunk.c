@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/weights/weights.h"
@@ -140,6 +141,7 @@ bool sl_trunk_wrote(struct sl_trunk *t, const char *whose, enum sl_err err, cons
 		sl_checkpoint_missed(&t->kept, t->r.done, fail);
 		return false;
 	}
+	sl_assert_int(t->r.on_disk, <=, t->r.done); /* a checkpoint's step never goes back */
 	t->r.on_disk = t->r.done;
 	sl_checkpoint_good(&t->kept, t->r.done);
 	return true;
