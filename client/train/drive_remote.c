@@ -37,10 +37,13 @@ static void on_ready(void *arg, uint64_t next_step)
 		[SL_RESTORED_SAME] = EV_SAME, [SL_RESTORED_AHEAD] = EV_AHEAD, [SL_RESTORED_BACK] = EV_BACK};
 	struct drive *d = arg;
 	enum sl_restored how;
+	bool of_file = false; /* not of a full disk, on which a run's own files begin */
 	enum sl_err err = sl_training_begin(d->run, d->fail);
 
-	if (!err)
+	if (!err) {
 		err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
+		of_file = err != SL_OK;
+	}
 	d->joined = true;
 	if (!err && d->written && !next_step && !d->options->eval_only)
 		err = sl_fail_set(d->fail, SL_ERR_UNAVAILABLE,
@@ -55,7 +58,7 @@ static void on_ready(void *arg, uint64_t next_step)
 		sl_log(SL_LOG_WARN, "ends-refused", "%s; the client asks for those of another member", d->fail->text);
 		sl_port_fail(sl_link_port(sl_remote_link(d->remote)), d->fail); /* tells the server why */
 		sl_drive_event(d, EV_BAD_FILE);
-	} else if (err && sl_recover_refuse(d->recover, next_step, err)) {
+	} else if (of_file && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
 	} else if (err) {
