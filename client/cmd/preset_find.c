@@ -273,6 +273,23 @@ static bool any_volume(const char *folder)
 	return any;
 }
 
+/* Whether a folder of the folder has one. */
+static bool any_volume_of_class(const char *folder)
+{
+	struct entries e;
+	bool any = false;
+
+	list(&e, folder);
+	for (int64_t i = 0; i < e.of[FOLDERS].n && !any; i++) {
+		char inside[PATH_MAX];
+
+		any = snprintf(inside, sizeof inside, "%s/%s", folder, sl_name(&e.of[FOLDERS], i)) < PATH_MAX &&
+		      any_volume(inside);
+	}
+	drop(&e);
+	return any;
+}
+
 /* Finds NIfTI files in the folder of training, with masks. *why says what is missing. */
 static bool find_volumes(struct sl_preset_data *out, const char *path, struct sl_fail *why)
 {
@@ -299,6 +316,10 @@ static bool find_volumes(struct sl_preset_data *out, const char *path, struct sl
 	if (any && !out->masks)
 		(void)sl_fail_set(why, SL_ERR_DATA,
 				  "Volumes need their masks in masks/train and masks/test: docs/howto-volumes.md");
+	if (!any && any_volume_of_class(train))
+		(void)sl_fail_set(why, SL_ERR_DATA,
+				  "Volumes with a class each need data.size, and a config by hand: "
+				  "docs/howto-volumes.md");
 	return out->masks && found(out, "volumes", "volumes with masks", path);
 }
 

@@ -25,6 +25,7 @@ YAML
 config=$tmp/client.yaml
 table=(--set data.dir="$tmp/mixed" --set data.labels="$tmp/labels.csv" --set data.label_id=id --set data.label=kind)
 
+! "$SPLITC" init --data "$tmp/sorted" "$tmp/made.yaml" >"$tmp/out" 2>&1 && grep -q 'Volumes with a class each need data.size' "$tmp/out" || fail "init: $(cat "$tmp/out")"
 "$SPLITC" train "$config" --check-config --set log.dir="$tmp/check" >"$tmp/out" 2>&1 || fail "check: $(cat "$tmp/out")"
 grep -qF 'ok, 150 steps on 60 samples, 24 samples to evaluate with' "$tmp/out" || fail "check: $(cat "$tmp/out")"
 [ ! -e "$tmp/cache" ] || fail '--check-config has prepared volumes'
