@@ -349,8 +349,7 @@ static struct block open_block(struct task *t, int64_t h, int64_t i)
 /* Weights that the task's first step packed into its worker's scratch. */
 static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t depth, int64_t n)
 {
-	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, t->j->pairs ? (depth + 1) / 2 : depth, n,
-					t->j->pairs};
+	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, sl_gemm_depth(depth, t->j->pairs), n, t->j->pairs};
 }
 
 static void forward_block(struct task *t, struct block *b)

@@ -125,9 +125,6 @@ ALWAYS vf plus_pairs(vf sum, vf a, vf b)
 }
 
 #if VL >= 8 && !defined SL_SANITIZED
-/* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. Assembly fixes the order and
- * the addresses: the compiler would spill sums to memory and keep a register for each offset. The last
- * operand declares that memory behind `base` is read. `mul`: the instruction. */
 #if VL == 16 /* the multiplication itself can repeat a float of memory */
 #define NARROW_PRODUCT(mul, index) mul " %c[at](%[base]" index ")%{1to16%}, %[w0], %[a0]"
 #else
@@ -160,43 +157,37 @@ ALWAYS vf plus_pairs(vf sum, vf a, vf b)
 		else                                     \
 			ADD_PRODUCTS(mul, ", %[ld]");    \
 	} while (0)
+#endif
 
+/* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. Assembly fixes the order and
+ * the addresses: the compiler would spill sums to memory and keep a register for each offset. The last
+ * operand declares that memory behind `base` is read. `mul`: the instruction. */
 ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv, bool pairs)
 {
 	const char *base = x->base[row / 5];
-	int64_t ld = row % 5 == 3 ? x->ld3 : x->ld;
+	const int64_t ld = row % 5 == 3 ? x->ld3 : x->ld;
 	vf v;
 
+#if VL >= 8 && !defined SL_SANITIZED
 #if VL == 16
 	if (pairs) {
 		ADD_PRODUCTS_OF_ROW("vdpbf16ps");
 		return;
 	}
-#else
-	if (pairs) {
-		v = set1(*(const float *)(const void *)(base + (row % 5 == 3 ? ld : row % 5 * ld) + step * 4));
-		acc[0] = plus_pairs(acc[0], v, w0);
-		if (nv > 1)
-			acc[1] = plus_pairs(acc[1], v, w1);
+#endif
+	if (!pairs) {
+		ADD_PRODUCTS_OF_ROW("vfmadd231ps");
 		return;
 	}
 #endif
-	ADD_PRODUCTS_OF_ROW("vfmadd231ps");
-}
-#undef ADD_PRODUCTS_OF_ROW
-#undef ADD_PRODUCTS
-#undef NARROW_PRODUCT
-#else
-ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv, bool pairs)
-{
-	const char *base = x->base[row / 5] + (row % 5 == 3 ? x->ld3 : row % 5 * x->ld);
-	vf v = set1(*(const float *)(const void *)(base + step * 4));
-
+	v = set1(*(const float *)(const void *)(base + (row % 5 == 3 ? ld : row % 5 * ld) + step * 4));
 	acc[0] = pairs ? plus_pairs(acc[0], v, w0) : acc[0] + v * w0;
 	if (nv > 1)
 		acc[1] = pairs ? plus_pairs(acc[1], v, w1) : acc[1] + v * w1;
 }
-#endif
+#undef ADD_PRODUCTS_OF_ROW
+#undef ADD_PRODUCTS
+#undef NARROW_PRODUCT
 
 /* acc[t][nv·VL] += Σ over n values of k of x[t·lda + k]·w[k][nv·VL]; with `pairs`, x and w are pairs of
  * bfloat16. */

@@ -102,8 +102,7 @@ static void pack_rows(const struct pack_job *j)
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
 				    int64_t row, int64_t col, bool pairs)
 {
-	struct pack_job job = {
-		{sl_cpu_simd_of(be), packed, pairs ? (depth + 1) / 2 : depth, n, pairs}, w, depth, row, col};
+	struct pack_job job = {{sl_cpu_simd_of(be), packed, sl_gemm_depth(depth, pairs), n, pairs}, w, depth, row, col};
 
 	sl_pool_run(be->pool, sl_cpu_blocks(n, job.to.simd->panel), pack_panel, &job);
 	return job.to;
@@ -112,7 +111,7 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
 					 int64_t n, int64_t row, int64_t col, bool pairs)
 {
-	struct pack_job job = {{simd, packed, pairs ? (depth + 1) / 2 : depth, n, pairs}, w, depth, row, col};
+	struct pack_job job = {{simd, packed, sl_gemm_depth(depth, pairs), n, pairs}, w, depth, row, col};
 
 	if (col == 1 && n % simd->panel == 0 && !pairs) {
 		pack_rows(&job);
@@ -156,7 +155,7 @@ static uint16_t factor_at(struct sl_held w, int64_t at)
 void sl_gemm_pack_pairs(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 			int64_t row, int64_t col)
 {
-	const struct sl_gemm_weights to = {simd, packed, (depth + 1) / 2, n, true};
+	const struct sl_gemm_weights to = {simd, packed, sl_gemm_depth(depth, true), n, true};
 	const bool whole = row == 1 && !w.f16 && depth % 2 == 0 && col % 2 == 0;
 
 	for (int64_t at = 0; at < n; at += simd->panel, packed += simd->panel * to.depth) {
@@ -189,37 +188,25 @@ struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t 
 	return (struct sl_gemm_weights){b->simd, b->packed + at * b->depth, b->depth, n, b->pairs};
 }
 
-void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
-		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
-{
-	for (int64_t at = 0; at < b->n; at += b->simd->panel)
-		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(y + at, ldy, seg, n_seg, lda, b->depth / n_seg,
-								      b->packed + at * b->depth, rows,
-								      (int)columns_at(b, at), add, next);
-}
-
-/* Rounds `rows` rows of n factors to pairs, ld floats apart. */
-static void narrow_rows(const struct sl_cpu_simd *simd, float *to, int64_t ld, const float *x, int64_t lda,
-			int64_t rows, int64_t n)
-{
-	for (int64_t r = 0; r < rows; r++, to += ld, x += lda) {
-		to[(n - 1) / 2] = 0; /* an odd last factor is paired with 0 */
-		simd->narrow((uint16_t *)(void *)to, x, n);
-	}
-}
-
-/* y = or += the product of rows of floats, or of pairs, with rows [k, k + depth) of B; with pairs, all count pairs. */
-static void part_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy, const float *x,
-		      int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
+/* As sl_gemm_rows, with rows [k, k + n_seg·depth) of B; with pairs, all count pairs. */
+static void part_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy,
+		      const float *const *seg, int n_seg, int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
 {
 	const int64_t panel = b->simd->panel;
 
 	for (int64_t at = 0; at < b->n; at += panel) {
 		const int64_t n = columns_at(b, at), width = n > panel / 2 ? panel : panel / 2;
 
-		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(
-			y + at, ldy, &x, 1, lda, depth, b->packed + at * b->depth + k * width, rows, (int)n, add, next);
+		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(y + at, ldy, seg, n_seg, lda, depth,
+								      b->packed + at * b->depth + k * width, rows,
+								      (int)n, add, next);
 	}
+}
+
+void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
+		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
+{
+	part_rows(b, 0, b->depth / n_seg, y, ldy, seg, n_seg, lda, rows, add, next);
 }
 
 /* Not inlined: a function with a large frame touches all of it at each call, which plain products would pay for. */
@@ -229,19 +216,24 @@ static __attribute__((noinline)) void rounded_rows(const struct sl_gemm_weights 
 {
 	enum { ROWS = 56 /* four tiles of 14 */, DEEP = 384, LD = DEEP + 16 /* rows lie in different cache sets */ };
 	float pairs[ROWS * LD];
+	const float *from = pairs;
 
 	for (int64_t m = 0; m < rows; m += ROWS)
 		for (int64_t at = 0; at < depth; at += 2 * DEEP) {
 			const int64_t deep = sl_cpu_min(2 * DEEP, depth - at), high = sl_cpu_min(ROWS, rows - m);
 
-			narrow_rows(b->simd, pairs, LD, x + m * lda + at, lda, high, deep);
-			part_rows(b, (k + at) / 2, (deep + 1) / 2, y + m * ldy, ldy, pairs, LD, high, add || at > 0,
-				  next);
+			for (int64_t r = 0; r < high; r++)
+				sl_gemm_round_row(b->simd, pairs + r * LD, x + (m + r) * lda + at, deep);
+			part_rows(b, (k + at) / 2, sl_gemm_depth(deep, true), y + m * ldy, ldy, &from, 1, LD, high,
+				  add || at > 0, next);
 		}
 }
 
 void sl_gemm_float_rows(const struct sl_gemm_weights *b, int64_t k, int64_t depth, float *y, int64_t ldy,
 			const float *x, int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
 {
-	(b->pairs ? rounded_rows : part_rows)(b, k, depth, y, ldy, x, lda, rows, add, next);
+	if (b->pairs)
+		rounded_rows(b, k, depth, y, ldy, x, lda, rows, add, next);
+	else
+		part_rows(b, k, depth, y, ldy, &x, 1, lda, rows, add, next);
 }

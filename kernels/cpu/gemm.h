@@ -14,6 +14,19 @@ struct sl_gemm_weights {
 	bool pairs;
 };
 
+/* What `depth` is for so many factors: their number, or that of pairs, of which an odd last factor has one with 0. */
+static inline int64_t sl_gemm_depth(int64_t factors, bool pairs)
+{
+	return pairs ? (factors + 1) / 2 : factors;
+}
+
+/* Rounds n factors of a row to pairs. */
+static inline void sl_gemm_round_row(const struct sl_cpu_simd *simd, float *to, const float *x, int64_t n)
+{
+	to[(n - 1) / 2] = 0; /* an odd last factor is paired with 0 */
+	simd->narrow((uint16_t *)(void *)to, x, n);
+}
+
 /* Floats that packing takes, at any SIMD level. */
 static inline int64_t sl_gemm_packed_floats(int64_t depth, int64_t n)
 {

@@ -71,16 +71,12 @@ static int64_t stride_of(int64_t depth)
 	return depth % 512 ? depth : depth + PAD;
 }
 
-static int64_t pairs_of(int64_t factors)
-{
-	return (factors + 1) / 2;
-}
-
 static int64_t room_of_rows(int64_t rows, int64_t depth, enum sl_precision precision)
 {
 	const int64_t room = stride_of(depth) == depth ? 0 : rows * stride_of(depth);
 
-	return precision == SL_PRECISION_BF16_FACTORS ? sl_cpu_max(room, rows * stride_of(pairs_of(depth))) : room;
+	return precision == SL_PRECISION_BF16_FACTORS ? sl_cpu_max(room, rows * stride_of(sl_gemm_depth(depth, true)))
+						      : room;
 }
 
 /* Floats of one worker's scratch. */
@@ -252,12 +248,10 @@ static void copy_block(void *arg, int64_t block, int worker)
 	for (int64_t r = block * BLOCK; r < sl_cpu_min(p->rows, (block + 1) * BLOCK); r++) {
 		float *to = j->to + r * p->ld;
 
-		if (!p->pairs) {
+		if (p->pairs)
+			sl_gemm_round_row(p->simd, to, p->x + r * p->factors, p->factors);
+		else
 			memcpy(to, p->x + r * p->depth, (size_t)p->depth * sizeof *to);
-			continue;
-		}
-		to[p->depth - 1] = 0; /* an odd last factor is paired with 0 */
-		p->simd->narrow((uint16_t *)(void *)to, p->x + r * p->factors, p->factors);
 	}
 }
 
@@ -270,7 +264,7 @@ static void multiply(struct product *p, const struct sl_op_call *call)
 	p->scratch = call->workspace;
 	p->pairs = call->op->precision == SL_PRECISION_BF16_FACTORS;
 	p->factors = p->depth;
-	p->depth = p->pairs ? pairs_of(p->factors) : p->factors;
+	p->depth = sl_gemm_depth(p->factors, p->pairs);
 	p->ld = stride_of(p->depth);
 	if (p->pairs || p->ld != p->depth) {
 		sl_pool_run(call->be->pool, sl_cpu_blocks(p->rows, BLOCK), copy_block, &copy);
