@@ -189,7 +189,8 @@ def check_going_on(run, name, said):
     """A run that begins with the model, and hardly learns, has its figures, where no batch norm moves."""
     if run.keys.get("model.name") != "mlp" or run.parties:
         return
-    keys = {k: v for k, v in run.keys.items() if k.split(".")[0] != "train" or k in ("train.batch", "train.chunks", "train.seed", "train.loss")}
+    kept = ("batch", "chunks", "seed", "loss", "precision", "ends_precision")
+    keys = {k: v for k, v in run.keys.items() if k.split(".")[0] != "train" or k[len("train."):] in kept}
     keys.update({"model.weights": f"{run.folder}/{name}/model.safetensors", "data.like": f"{run.folder}/{name}/about.json",
                  "train.optimizer.lr": 1e-12, "train.max_steps": 1})
     err = run.ok("on", "train", run.write("on", keys), "--local", *run.on("on"))[1]
