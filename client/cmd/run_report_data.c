@@ -54,15 +54,16 @@ static void read_numbers(const json_t *list, double *out, size_t n)
 
 static void tell_volumes(const struct sl_run_report *r, json_t *s)
 {
-	const json_t *v = json_object_get(r->about, "volume");
+	const json_t *v = json_object_get(r->about, "volume"), *patch = json_object_get(v, "patch");
 	char text[TEXT];
 	double x[4];
 
-	if (cases_of(r, "train"))
+	if (patch && cases_of(r, "train"))
 		sl_report_fact(s, "Cases", "%lld to train on, %lld to evaluate on: the samples are patches of these",
 			       cases_of(r, "train"), cases_of(r, "test"));
-	read_numbers(json_object_get(v, "patch"), x, 3);
-	sl_report_fact(s, "Patch", "%g × %g × %g voxels, axes %s", x[0], x[1], x[2], sl_report_show(v, "axes", text));
+	read_numbers(patch ? patch : json_object_get(v, "size"), x, 3);
+	sl_report_fact(s, patch ? "Patch" : "Size of a case", "%g × %g × %g voxels, axes %s", x[0], x[1], x[2],
+		       sl_report_show(v, "axes", text));
 	read_numbers(json_object_get(v, "spacing"), x, 3);
 	if (x[0] > 0 && x[1] > 0 && x[2] > 0)
 		sl_report_fact(s, "Spacing", "%g, %g, %g mm", x[0], x[1], x[2]);
@@ -80,7 +81,7 @@ void sl_run_report_mean(const struct sl_run_report *r, json_t *s)
 {
 	char task[TEXT];
 
-	if (json_object_get(r->about, "volume"))
+	if (json_object_get(json_object_get(r->about, "volume"), "patch"))
 		sl_report_fact(s, "What the figures are of",
 			       "all voxels of the %lld evaluated patches together, which lie side by side: none is a "
 			       "mean over cases. splitc predict without FILE gives those",

@@ -52,8 +52,8 @@ struct sl_parts_row {
 enum { SL_PARTS_LEAST = 20 };
 
 /* Whether n rows seem to be several of each patient or customer, whom `value` names. Sorts them, and counts *values.
- * Fewer than `least` values are kinds, in tables and folders of pictures those below SL_PARTS_LEAST, and so are those
- * of more than 50 rows each, such as an age in a large table. Below 2 rows each, or where most have one, hardly any are
+ * Fewer than `least` values are kinds; SL_PARTS_LEAST is for tables and for folders of pictures. So are values of more
+ * than 50 rows each, such as an age in a large table. Below 2 rows each, or where most have one, hardly any are
  * divided. `numbers`, which are whole, are names rather than quantities if rows of one follow each other, or have one
  * label where the next number's have another: a quantity's neighbours resemble it, and those of noise differ no more
  * than its own rows. */

@@ -259,6 +259,11 @@ bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, cons
 const char *sl_set_part_of(const char *path);
 /* How many cases the samples are cut from; 0: from none. */
 int64_t sl_set_cases(const struct sl_set *set);
+/* Whether samples are patches of cases, not whole ones. */
+static inline bool sl_set_has_patches(const struct sl_set *set)
+{
+	return set->source->images && set->field[SL_FIELD_TARGET].ndim;
+}
 /* Whether a label is one of several classes, and not a number. */
 static inline bool sl_set_has_classes(const struct sl_set *set)
 {

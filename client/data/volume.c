@@ -14,8 +14,6 @@
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
 
-enum { WORDS = 64, QUADS = WORDS / 4 };
-
 uint64_t sl_volume_spec_hash(const struct sl_volume_spec *spec)
 {
 	const struct sl_conf_intensity *x = &spec->intensity;
@@ -154,8 +152,8 @@ void sl_patch_draw(const struct sl_volume *of, const struct sl_volume_spec *spec
 	uint32_t choice[4], where[4];
 	bool around;
 
-	sl_rng_quad(&key, (uint32_t)(sample * QUADS), choice);
-	sl_rng_quad(&key, (uint32_t)(sample * QUADS + 1), where);
+	sl_rng_quad(&key, (uint32_t)(sample * SL_VOLUME_QUADS), choice);
+	sl_rng_quad(&key, (uint32_t)(sample * SL_VOLUME_QUADS + 1), where);
 	around = (double)sl_rng_unit(choice[0]) < spec->foreground && draw_place(of, classes, choice + 1, at);
 	for (int axis = 0; axis < 3; axis++) {
 		const int64_t more = dim[axis] - patch[axis];

@@ -71,6 +71,7 @@ struct sl_between {
 	float share;
 };
 
+enum { SL_VOLUME_QUADS = 16 }; /* a sample's random numbers of one stream: 64 words */
 #define SL_VOLUME_MAGIC "slvol 2"
 /* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
 #define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"

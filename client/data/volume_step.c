@@ -4,8 +4,6 @@
 
 #include "common/base/rng.h"
 
-enum { WORDS = 64, QUADS = WORDS / 4 };
-
 enum sl_err sl_volume_steps_read(struct sl_step out[SL_VOLUME_STEPS], const struct sl_volume_spec *spec,
 				 struct sl_fail *fail)
 {
@@ -125,7 +123,7 @@ void sl_volume_steps_apply(const struct sl_step *step, int n, const struct sl_sa
 			.seed = draw->seed, .step = draw->epoch, .chunk = (uint16_t)(i + 1), .tensor = SL_RNG_PATCH};
 		uint32_t word[4];
 
-		sl_rng_quad(&key, (uint32_t)(sample * QUADS), word);
+		sl_rng_quad(&key, (uint32_t)(sample * SL_VOLUME_QUADS), word);
 		apply(&step[i], word, voxel, mask, dim, channels);
 	}
 }

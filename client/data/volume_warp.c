@@ -6,8 +6,6 @@
 #include "common/base/rng.h"
 #include "common/graph/task.h"
 
-enum { WORDS = 64, QUADS = WORDS / 4 };
-
 static double between(uint32_t word, double low, double high)
 {
 	return low + (high - low) * (double)sl_rng_unit(word);
@@ -34,8 +32,8 @@ bool sl_volume_warp_draw(double m[3][3], const struct sl_step *s, const struct s
 	uint32_t choice[4], angle[4];
 	double size;
 
-	sl_rng_quad(&key, (uint32_t)(sample * QUADS), choice);
-	sl_rng_quad(&key, (uint32_t)(sample * QUADS + 1), angle);
+	sl_rng_quad(&key, (uint32_t)(sample * SL_VOLUME_QUADS), choice);
+	sl_rng_quad(&key, (uint32_t)(sample * SL_VOLUME_QUADS + 1), angle);
 	if (s->kind != SL_STEP_AFFINE_3D || !((double)sl_rng_unit(choice[0]) < s->p))
 		return false;
 	size = 1 + between(choice[1], -s->spread[0], s->spread[0]);

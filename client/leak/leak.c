@@ -527,9 +527,9 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	if (!err && (l->victim.n < 8))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "the %s part has %lld %s, and leak needs %s or more",
 				  sl_setup_part(sl_setup_input(setup), SL_SPLIT_TEST), (long long)set->count,
-				  vocab                 ? "texts"
-				  : set->source->images ? "patches of its cases"
-							: "samples",
+				  vocab                     ? "texts"
+				  : sl_set_has_patches(set) ? "patches of its cases"
+							    : "samples",
 				  vocab ? "100" : "40");
 	l->aux = aux.n;
 	if (!err && l->kind == SL_CROSSING_PICTURES && mean_picture(l, &aux))

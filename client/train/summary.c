@@ -296,8 +296,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	if (t->test_samples) /* else another process of the run evaluated */
 		printf(" of %s%" PRIu64 " sample%s", t->task->of, t->test_samples,
 		       sl_plural((long long)t->test_samples));
-	if (t->labels && strcmp(t->labels->field[SL_FIELD_INPUT].name, "volume") == 0 &&
-	    t->labels->field[SL_FIELD_TARGET].ndim)
+	if (t->labels && sl_set_has_patches(t->labels))
 		fputs(", which are patches side by side: no figure is a mean over cases", stdout);
 	if (t->has_accuracy)
 		printf(", loss %s", sl_figure_text(s->test_loss, figure));

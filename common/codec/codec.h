@@ -5,7 +5,7 @@
  * threads. Decoding never trusts its input: every count, index and size is checked before anything is written, and a
  * payload that is too short or too long is refused.
  *
- * State that outlives a step (residuals of error feedback, warm factors, tokens that are kept) changes at
+ * Some state outlives a step: residuals of error feedback, warm factors, tokens that are kept. It changes at
  * sl_codec_commit only, so a step that is run again gives the same bytes. The places that a gradient takes over from
  * its activation are kept by slot. */
 #ifndef SL_CODEC_CODEC_H

@@ -8,7 +8,6 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 . tests/e2e/lib/volumes.sh
-live() { live_by volumes_cases.py "$@"; }
 live classes "$tmp"
 start_server one threads=2
 cat >"$tmp/client.yaml" <<-YAML
@@ -37,6 +36,8 @@ client thread "$config" --local --set threads=1 --set data.threads=3 || fail "on
 same_run thread local 150
 client table "$config" --local "${table[@]}" || fail "table: exit status $?"
 same_run table local 150 other
+"$SPLITC" report "$tmp/table" >"$tmp/out" 2>&1 || fail "report: $(cat "$tmp/out")"
+! grep -q patches "$tmp/out" && grep -q "Size of a case" "$tmp/out" || fail "report: $(cat "$tmp/out")"
 ! grep -E 'WARN (rows-|pictures-|passed-)' "$tmp/table.log" || fail 'a warning without a fault'
 
 

@@ -7,7 +7,6 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 . tests/e2e/lib/volumes.sh
-live() { live_by volumes_cases.py "$@"; }
 live make "$tmp"
 start_server one threads=2
 config() { # NAME INTENSITY

@@ -6,7 +6,6 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/volumes.sh
-live() { live_by volumes_cases.py "$@"; }
 live make "$tmp"
 start_server one
 for name in ct mri; do
