@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
@@ -38,6 +39,18 @@ struct sl_archive {
 static struct sl_archive *archive_of(struct sl_job *job)
 {
 	return (struct sl_archive *)(void *)((char *)job - offsetof(struct sl_archive, job));
+}
+
+/* Good files are listed once each, newest first. */
+static void check_files(const struct sl_archive *a)
+{
+	sl_assert_int(a->n_file, >=, 0);
+	sl_assert_int(a->n_file, <=, SL_LAST_RUN_STEPS);
+	for (int i = 0; i + 1 < a->n_file; i++)
+		sl_assert_int(a->file[i], >, a->file[i + 1]);
+	if (a->n_file)
+		sl_assert_int(a->file[a->n_file - 1], >, 0);
+	sl_assert_if(a->confirmed, a->last_confirmed > 0 || a->back_to == 0);
 }
 
 /* Makes the status name a file that is still there. */
@@ -148,6 +161,7 @@ static void write_done(struct sl_job *job)
 	sl_checkpoint_good(&a->status, a->state.step);
 	/* If the run went back during the write, the new file may be of a later step, and has to go. */
 	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
+	check_files(a);
 }
 
 static void on_written(void *arg)
@@ -199,6 +213,7 @@ void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n, int con
 	a->n_file = n;
 	a->confirmed = confirmed;
 	a->last_confirmed = n && confirmed ? step[0] : 0;
+	check_files(a);
 	sl_checkpoint_good(&a->status, sl_archive_newest(a));
 }
 
@@ -258,6 +273,8 @@ struct sl_client_state *sl_archive_state(struct sl_archive *a)
 
 static void post(struct sl_archive *a)
 {
+	sl_assert(!a->busy && a->dir[0]);
+	check_files(a);
 	a->above = a->back_to;
 	a->leaving = true;
 	a->job = (struct sl_job){.run = run_write, .done = write_done};

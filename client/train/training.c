@@ -9,6 +9,7 @@
 #include "client/setup/about.h"
 #include "client/train/privacy.h"
 #include "client/train/training_epoch.h"
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -177,10 +178,25 @@ static enum sl_want step_or_pass(struct sl_training *r)
 	return own ? SL_WANT_STEP : SL_WANT_PASS;
 }
 
+/* An evaluation follows an epoch, and neither goes beyond its end. */
+static void check_counts(const struct sl_training *r)
+{
+	sl_assert_int(r->in_eval, >=, 0);
+	sl_assert_int(r->in_eval, <=, r->eval_batches);
+	if (r->eval_only)
+		return;
+	sl_assert_int(r->step, <=, r->total_steps);
+	sl_assert_int(r->in_epoch, >=, 0);
+	sl_assert_int(r->in_epoch, <=, r->steps_per_epoch);
+	sl_assert_int((uint64_t)r->in_epoch, <=, r->step);
+	sl_assert_if(r->in_eval, sl_run_epoch_over(r));
+}
+
 enum sl_want sl_training_next(struct sl_training *r)
 {
 	bool training_over = r->eval_only || sl_run_epoch_over(r);
 
+	check_counts(r);
 	if (sl_run_phase_over(r)) { /* its checkpoint is from after the last evaluation */
 		r->doing = SL_WANT_FINISH;
 	} else if (!training_over) {
@@ -369,6 +385,8 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
 
+	sl_assert_int(s->step, ==, sl_training_number(r)); /* what was asked for, once */
+	sl_assert(r->doing != SL_WANT_FINISH && s->passed == (r->doing == SL_WANT_PASS));
 	if (s->passed) {
 		passed(r);
 		return;
@@ -414,6 +432,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	if (!eval)
 		sl_run_mark(r);
 	sl_run_batch_over(r);
+	check_counts(r);
 }
 
 void sl_training_audited(struct sl_training *r, const struct sl_jsonl_audit *audit)

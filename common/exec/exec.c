@@ -229,6 +229,9 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 	size_t slots = (size_t)e->slots;
 	enum sl_err err = e->lender ? SL_OK : take_parameters(e, fail);
 
+	e->mark = calloc(slots + 1, sizeof *e->mark);
+	if (!err && !e->mark)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	if (!err)
 		err = take(e, &e->grad, gradient_bytes(e), fail);
 	if (!err)
@@ -419,6 +422,7 @@ void sl_exec_close(struct sl_exec *e)
 	sl_layout_close(&e->layout);
 	sl_exec_held_close(e);
 	free(e->filled);
+	free(e->mark);
 	free(e->op);
 	free(e->state);
 	free(e->node);
@@ -549,7 +553,7 @@ enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 {
 	enum sl_err err = settle(e);
 
-	e->tried = false;
+	e->tried = e->committed = false;
 	if (!err && host != e->weight)
 		err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 	if (!err)

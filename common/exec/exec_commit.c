@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/exec/clip.h"
 #include "common/exec/exec_impl.h"
 #include "common/exec/finite.h"
@@ -207,11 +206,7 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 	const bool updates = !sl_exec_sum(e) || sl_exec_updates(e);
 	enum sl_err err;
 
-	/* weights are the trained ones, not their average, and no gradient is left to be added */
-	sl_assert(!e->averaged);
-	sl_assert_int(e->n_waiting, ==, 0);
-	sl_assert(e->to == (e->own ? e->own : e->grad)); /* no chunk is half added */
-	sl_assert_int(chunks, <=, e->slots);
+	sl_exec_order_commit(e, rows, chunks);
 	err = commit_statistics(e, rows, chunks);
 	if (!err && !updates)
 		return sl_exec_save_sum(e);

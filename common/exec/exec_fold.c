@@ -120,7 +120,7 @@ enum sl_err sl_exec_fold_add(struct sl_exec *e, struct sl_exec *part, const int6
 
 	sl_assert(part != e);
 	sl_assert_int(part->segment->trainable_count, ==, e->segment->trainable_count);
-	sl_assert_int(chunks, <=, part->slots);
+	sl_exec_order_given(part, rows, chunks);
 	err = e->be->host_memory ? SL_OK : add_on_device(e, part);
 
 	for (int chunk = 0; chunk < chunks && counts && !err; chunk++)

@@ -1,8 +1,9 @@
 /* The executor's struct, and functions between the files that implement it. exec.c opens an executor and moves weights.
  * exec_pass.c computes, exec_commit.c applies a step. exec_share.c lets executors share parameters, exec_fold.c adds up
- * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_accumulate.c accumulates gradients and
- * averages weights. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds parameters, also those
- * that are held in 16 bits; exec_copy.c copies within the device. */
+ * their gradients, exec_mean.c exchanges changes of shared heads and tails. exec_order.c asserts that each chunk's
+ * passes come in their order, and that a step applies all of them. exec_accumulate.c accumulates gradients and averages
+ * weights. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds parameters, also those that are
+ * held in 16 bits; exec_copy.c copies within the device. */
 #ifndef SL_EXEC_EXEC_IMPL_H
 #define SL_EXEC_EXEC_IMPL_H
 
@@ -14,6 +15,14 @@
 #include "common/exec/narrow.h"
 
 enum { SL_FOLD_WAITING = 16 };
+
+/* What the last pass in a slot has left there. */
+enum sl_slot_has { SL_SLOT_NOTHING, SL_SLOT_FORWARD, SL_SLOT_BACKWARD };
+struct sl_slot_mark {
+	enum sl_slot_has has; /* of training: an evaluation leaves nothing */
+	uint64_t step;
+	int64_t rows;
+};
 
 struct sl_exec {
 	const struct sl_plan *plan;
@@ -30,6 +39,9 @@ struct sl_exec {
 	struct sl_layout layout;
 	const struct sl_place *at; /* layout.value; in backward layout.again */
 	int slots;
+	struct sl_slot_mark *mark;    /* [slots] */
+	int forwards, backwards;      /* since the step began */
+	bool committed;               /* since then, or since weights were set */
 	float *weight;                /* device: [weight_count + wide_count] */
 	float *grad;                  /* device: [trainable_count], then [tied_count] of tied parameters */
 	float *part;                  /* device: [trainable_count] of one chunk; NULL: kernels add to grad itself */
@@ -72,15 +84,13 @@ static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 	       (size_t)sl_plan_chosen_most(e->plan, &e->segment->graph);
 }
 
-/* A pass has a slot of this executor, and no more rows than its plan. */
-static inline void sl_exec_assert_call(const struct sl_exec *e, const struct sl_exec_call *call)
-{
-	sl_assert(!e->bare);
-	sl_assert_int(call->slot, >=, 0);
-	sl_assert_int(call->slot, <, e->slots);
-	sl_assert_int(call->dims.rows, >=, 1);
-	sl_assert_int(call->dims.rows, <=, e->plan->rows);
-}
+/* In exec_order.c; call them where a step begins, before each pass, and before a step is applied: `chunks` as there. */
+void sl_exec_order_begin(struct sl_exec *exec);
+void sl_exec_order_forward(struct sl_exec *exec, const struct sl_exec_call *call);
+void sl_exec_order_backward(struct sl_exec *exec, const struct sl_exec_call *call);
+void sl_exec_order_commit(struct sl_exec *exec, const int64_t *rows, int chunks);
+/* The step's gradient is complete, and another executor takes it: `rows` [chunks], as for a commit. */
+void sl_exec_order_given(const struct sl_exec *exec, const int64_t *rows, int chunks);
 
 static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)
 {

@@ -245,6 +245,7 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	struct sl_range r = {0};
 	enum sl_err err = SL_OK;
 
+	sl_exec_order_begin(e);
 	e->tried = e->finite = false;
 	err = sl_exec_show_average(e, false);
 	while (!err && sl_exec_range(e, &r))
@@ -528,7 +529,7 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 {
 	enum sl_err err;
 
-	sl_exec_assert_call(e, call);
+	sl_exec_order_forward(e, call);
 	err = send_dims(e, call);
 	if (!err && e->segment->n_tied && !e->owner)
 		return SL_ERR_BUG;
@@ -579,8 +580,7 @@ enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call,
 {
 	enum sl_err err;
 
-	sl_exec_assert_call(e, call);
-	sl_assert(e->to == e->grad && !e->averaged && !e->be->evaluates);
+	sl_exec_order_backward(e, call);
 	e->finite = false;
 	if (!e->part || call->slot == 0)
 		return backward_pass(e, call, loss);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "server/trunk/cost.h"
 #include "server/trunk/member_ends.h"
@@ -202,10 +203,26 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 		       : sl_port_encode(m->port, pass->to, chunk, out, fail);
 }
 
+/* A task computes a chunk of the pass that the session is in. The middle of one client stands where its step begins. */
+static void check_chunk(const struct sl_middle *m, int chunk)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+
+	sl_assert_int(m->stage, >=, SL_MIDDLE_ADMITTED);
+	sl_assert_int(chunk, >=, 0);
+	sl_assert_int(chunk, <, s->chunks);
+	if (m->seat != &sl_seat_alone || !s->training)
+		return;
+	sl_assert_int(sl_exec_done(m->trunk.exec), ==, s->number);
+	sl_assert_int(m->trunk.r.done, ==, s->number);
+}
+
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
 {
 	struct sl_middle *m = arg;
 
+	if (task == SL_TASK_MID_FWD || task == SL_TASK_MID_BWD)
+		check_chunk(m, chunk);
 	switch (task) {
 	case SL_TASK_ADMIT:
 		return admit(m, fail);
