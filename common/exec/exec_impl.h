@@ -19,7 +19,8 @@ enum { SL_FOLD_WAITING = 16 };
 /* What the last pass in a slot has left there. */
 enum sl_slot_has { SL_SLOT_NOTHING, SL_SLOT_FORWARD, SL_SLOT_BACKWARD };
 struct sl_slot_mark {
-	enum sl_slot_has has; /* of training: an evaluation leaves nothing */
+	enum sl_slot_has has;
+	bool training;
 	uint64_t step;
 	int64_t rows;
 };

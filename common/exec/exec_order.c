@@ -34,11 +34,9 @@ void sl_exec_order_begin(struct sl_exec *e)
 
 void sl_exec_order_forward(struct sl_exec *e, const struct sl_exec_call *call)
 {
-	const enum sl_slot_has has = call->training ? SL_SLOT_FORWARD : SL_SLOT_NOTHING;
-
 	check_call(e, call);
 	e->forwards += call->training;
-	e->mark[call->slot] = (struct sl_slot_mark){has, call->step, call->dims.rows};
+	e->mark[call->slot] = (struct sl_slot_mark){SL_SLOT_FORWARD, call->training, call->step, call->dims.rows};
 }
 
 void sl_exec_order_backward(struct sl_exec *e, const struct sl_exec_call *call)
@@ -47,24 +45,29 @@ void sl_exec_order_backward(struct sl_exec *e, const struct sl_exec_call *call)
 
 	check_call(e, call);
 	m = &e->mark[call->slot];
-	sl_assert(call->training && e->to == e->grad && !e->averaged && !e->be->evaluates);
+	sl_assert(e->to == e->grad && !e->averaged && !e->be->evaluates);
 	sl_assert_int(m->has, ==, SL_SLOT_FORWARD);
+	sl_assert(m->training == call->training);
 	sl_assert_int(m->step, ==, call->step);
 	sl_assert_int(m->rows, ==, call->dims.rows);
 	m->has = SL_SLOT_BACKWARD;
-	e->backwards++;
+	e->backwards += call->training;
 }
 
+/* Where nothing learns, what the segment gave for a row may have been kept, and its chunk does not go through it. */
 void sl_exec_order_given(const struct sl_exec *e, const int64_t *rows, int chunks)
 {
 	sl_assert_int(chunks, <=, e->slots);
+	if (!e->segment->trainable_count || !chunks)
+		return;
 	sl_assert_int(e->forwards, ==, chunks);
 	for (int slot = 0; slot < chunks; slot++) {
-		sl_assert_int(e->mark[slot].has, !=, SL_SLOT_NOTHING);
+		sl_assert(e->mark[slot].has != SL_SLOT_NOTHING && e->mark[slot].training);
 		sl_assert_int(e->mark[slot].step, ==, e->mark[0].step);
 		sl_assert_int(e->mark[slot].rows, ==, rows[slot]);
 	}
-	if (e->backwards) /* nothing goes backward where nothing learns */
+	sl_assert_int(e->backwards, <=, chunks);
+	if (e->backwards && !e->plan->spec.free_calls) /* nothing goes backward where nothing in front learns */
 		sl_assert_int(e->backwards, ==, chunks);
 }
 
@@ -74,9 +77,7 @@ void sl_exec_order_commit(struct sl_exec *e, const int64_t *rows, int chunks)
 	sl_assert(!e->averaged);
 	sl_assert_int(e->n_waiting, ==, 0);
 	sl_assert(e->to == (e->own ? e->own : e->grad)); /* no chunk is half added */
-	if (!chunks)
-		return;
 	sl_exec_order_given(e, rows, chunks);
-	sl_assert(!e->committed); /* a step is applied once */
-	e->committed = true;
+	sl_assert(!chunks || !e->committed); /* a step is applied once */
+	e->committed = e->committed || chunks;
 }

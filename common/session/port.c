@@ -102,6 +102,7 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 		sl_port_dispatch(p, task, chunk);
 		return;
 	}
+	sl_port_check_waiting(w, task);
 	w->chunk[(w->first + w->count++) % SL_SESSION_MAX_CHUNKS] = (uint16_t)chunk;
 	w->task = task;
 	dispatch_waiting(p, what);
@@ -181,6 +182,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	}
 	if (weights)
 		weights_run(p, slot);
+	sl_port_check_post(p, what, chunk);
 	slot->run = (struct sl_run){
 		.part = {.what = what,
 			 .training = of_pass && s->training,
@@ -232,6 +234,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 {
 	struct run_slot *slot = &p->run[a->what][a->chunk];
 
+	sl_port_check_store(p, a, payload.len);
 	if (a->offset == 0) {
 		slot->started_ns = sl_now_ns();
 		slot->first_bytes = payload.len;

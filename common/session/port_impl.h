@@ -1,6 +1,6 @@
 /* A port's parts, for the files that implement it. port.c drives it, port_task.c runs its tasks on the worker,
  * port_equip.c opens codecs and buffers. port_memory.c counts their memory. port_keep.h keeps rows of
- * head_act. */
+ * head_act. port_check.c asserts what holds. */
 #ifndef SL_SESSION_PORT_IMPL_H
 #define SL_SESSION_PORT_IMPL_H
 
@@ -21,6 +21,7 @@ struct task_job {
 	struct sl_port *port;
 	enum sl_task task;
 	int chunk;
+	bool posted;            /* and its end is not known yet */
 	enum task_stage stage;  /* (worker) */
 	void *mark[MARK_COUNT]; /* (worker) made by the backend; NULL: not needed yet */
 	unsigned marked;        /* (worker) bits 1 << enum task_mark */
@@ -191,6 +192,13 @@ static inline bool sl_port_receives(enum sl_session_role role, int what)
 void sl_port_forget_asked(struct sl_port *port);
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
+
+/* port_check.c, before each: a task waits in `w`; a run is posted; `len` bytes of a run are stored; a task is posted.
+ */
+void sl_port_check_waiting(const struct lane_out *w, enum sl_task task);
+void sl_port_check_post(const struct sl_port *port, enum sl_part_what what, int chunk);
+void sl_port_check_store(const struct sl_port *port, const struct sl_action *action, size_t len);
+void sl_port_check_dispatch(const struct sl_port *port, enum sl_task task, int chunk);
 
 /* port_values.c. Appends a piece; the last one completes the text, which takes the place of an earlier one. */
 void sl_port_keep_record(struct sl_port *port, const struct sl_wire_record *record);

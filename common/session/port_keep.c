@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
 #include "common/session/port_keep.h"
@@ -121,6 +122,8 @@ static enum sl_err copy_rows(struct sl_port *p, int chunk, const struct sl_tenso
 		const size_t bytes = (size_t)(length_of(p, chunk, i) * features) * sizeof(float);
 		float *here = home[i] ? p->store + (int64_t)(home[i] - 1) * features : NULL;
 
+		if (here) /* the homes of a payload were checked, those of this side are its own */
+			sl_assert_int((int64_t)home[i] - 1 + length_of(p, chunk, i), <=, sl_port_keeps(p->plan));
 		if (here)
 			err = out ? p->be->ops->download(p->be, here, there, bytes)
 				  : p->be->ops->upload(p->be, there, here, bytes);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/session/port_impl.h"
 
@@ -124,6 +125,7 @@ static bool begin(struct task_job *t)
 
 	if (!chunk && p->held && hold(t, TASK_BEGINS))
 		return true;
+	sl_assert(!p->running); /* a port's tasks run one after the other */
 	t->marked = 0;
 	p->running = t;
 	t->err = run_task(t);
@@ -154,6 +156,7 @@ static void run_job(struct sl_job *job)
 
 	t->stage = TASK_NEW;
 	t->port->held -= stage != TASK_NEW;
+	sl_assert_int(t->port->held, >=, 0);
 	if (stage == TASK_NEW)
 		t->fail.text[0] = '\0';
 	if (stage != TASK_ENDS && begin(t))
@@ -191,6 +194,7 @@ static void job_done(struct sl_job *job)
 	struct sl_port *p = t->port;
 	struct sl_event ev = {.kind = SL_EV_TASK_DONE, .task = t->task, .chunk = t->chunk};
 
+	t->posted = false;
 	if (p->dead)
 		return;
 	if (t->err) {
@@ -254,6 +258,8 @@ void sl_port_dispatch(struct sl_port *p, enum sl_task task, int chunk)
 {
 	struct sl_job *job = &p->job[task][chunk].job;
 
+	sl_port_check_dispatch(p, task, chunk);
+	p->job[task][chunk].posted = true;
 	if (task == SL_TASK_ABANDON)
 		job->priority = abandon_priority(p->session.role);
 	if (task == SL_TASK_OPEN)
