@@ -9,21 +9,13 @@
 
 #include "common/base/assert.h"
 #include "common/exec/exec.h"
+#include "common/exec/exec_order.h"
 #include "common/exec/exec_tables.h"
 #include "common/exec/layout.h"
 #include "common/exec/loss_scale.h"
 #include "common/exec/narrow.h"
 
 enum { SL_FOLD_WAITING = 16 };
-
-/* What the last pass in a slot has left there. */
-enum sl_slot_has { SL_SLOT_NOTHING, SL_SLOT_FORWARD, SL_SLOT_BACKWARD };
-struct sl_slot_mark {
-	enum sl_slot_has has;
-	bool training;
-	uint64_t step;
-	int64_t rows;
-};
 
 struct sl_exec {
 	const struct sl_plan *plan;
@@ -84,14 +76,6 @@ static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 	return sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec)) +
 	       (size_t)sl_plan_chosen_most(e->plan, &e->segment->graph);
 }
-
-/* In exec_order.c; call them where a step begins, before each pass, and before a step is applied: `chunks` as there. */
-void sl_exec_order_begin(struct sl_exec *exec);
-void sl_exec_order_forward(struct sl_exec *exec, const struct sl_exec_call *call);
-void sl_exec_order_backward(struct sl_exec *exec, const struct sl_exec_call *call);
-void sl_exec_order_commit(struct sl_exec *exec, const int64_t *rows, int chunks);
-/* The step's gradient is complete, and another executor takes it: `rows` [chunks], as for a commit. */
-void sl_exec_order_given(const struct sl_exec *exec, const int64_t *rows, int chunks);
 
 static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)
 {

@@ -1,6 +1,5 @@
-/* The order of a step's passes, as assertions: each chunk goes forward and then backward, in its slot and in the same
- * step, and a step is applied with all of its chunks or none. A gradient that a lender still has to add stays as it is.
- */
+#include "common/exec/exec_order.h"
+
 #include "common/exec/exec_impl.h"
 
 /* Whether a lender is still to add the gradient to its sum. */

@@ -5,7 +5,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/codec/frame.h"
-#include "common/session/port_impl.h"
+#include "common/session/port_check.h"
 
 /* Runs with lower numbers are sent first: those that unblock the most work. To the server, a gradient unblocks a
  * backward and then the whole way back, an activation only a forward. To the client, an activation unblocks the rest of

@@ -1,7 +1,6 @@
-/* What holds of a port's runs and tasks, as assertions. A peer cannot break them: the session refuses parts that do not
- * fit before they get here. */
+#include "common/session/port_check.h"
+
 #include "common/base/assert.h"
-#include "common/session/port_impl.h"
 
 /* How many buffers there are for runs of this kind. */
 static int slots_of(const struct sl_port *p, uint32_t what)

@@ -193,13 +193,6 @@ void sl_port_forget_asked(struct sl_port *port);
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
 
-/* port_check.c, before each: a task waits in `w`; a run is posted; `len` bytes of a run are stored; a task is posted.
- */
-void sl_port_check_waiting(const struct lane_out *w, enum sl_task task);
-void sl_port_check_post(const struct sl_port *port, enum sl_part_what what, int chunk);
-void sl_port_check_store(const struct sl_port *port, const struct sl_action *action, size_t len);
-void sl_port_check_dispatch(const struct sl_port *port, enum sl_task task, int chunk);
-
 /* port_values.c. Appends a piece; the last one completes the text, which takes the place of an earlier one. */
 void sl_port_keep_record(struct sl_port *port, const struct sl_wire_record *record);
 

@@ -7,7 +7,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/clock.h"
-#include "common/session/port_impl.h"
+#include "common/session/port_check.h"
 
 /* Lower numbers run first. Weights and commits come before everything; the tail and the middle's backward unblock the
  * other side. */
