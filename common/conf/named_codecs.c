@@ -14,7 +14,7 @@ const struct sl_named_codecs sl_named_codecs[] = {
 	{"smallest", {
 		[SL_CODECS_PICTURES] = {"quant:4|zstd", "quant:4|zstd", "quant:4,round=dither|zstd", "quant:4,round=dither|zstd"},
 		[SL_CODECS_ROWS] = {"quant:4", "quant:4", "quant:4,round=dither", "quant:4,round=dither"},
-		[SL_CODECS_TOKENS] = {"quant:4,block=64|zstd:19", "quant:6|zstd:19", "hadamard|quant:3,round=dither|zstd:19", "hadamard|quant:3,round=dither|zstd:19"}}},
+		[SL_CODECS_TOKENS] = {"quant:4,block=64|zstd:19", "quant:5,eval=8|zstd:19", "hadamard|quant:3,round=dither|zstd:19", "hadamard|quant:3,round=dither|zstd:19"}}},
 	{NULL, {{NULL}}},
 };
 /* clang-format on */

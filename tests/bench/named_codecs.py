@@ -52,7 +52,7 @@ def page(rows):
         "# Codecs by name", "", "    tests/bench/named_codecs.py --write", "",
         "trains tasks of [learning.md](learning.md) with `codec: exact`, `small` and `smallest` (`splitc codecs` prints what they are). "
         "Figures are means of the test part with their standard errors; bytes are those of the four tensors' payloads, beside fp32. "
-        "A decoder's are [elsewhere](reproduction.md#curve-decoder).", "",
+        "A decoder's are [elsewhere](reproduction.md#curve-decoder-pretrained).", "",
         "| task | figure | runs | codec | mean | times fewer bytes |", "|---|---|---|---|---|---|", *rows, "",
         f"{datetime.date.today()}, commit {commit}.", ""])
 
