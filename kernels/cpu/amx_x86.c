@@ -37,19 +37,24 @@ static void configure(int rows, int width)
 	__asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : "r"(to), "r"((int64_t)(floats)*4) : "memory")
 #define PRODUCT(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 
+#define QUARTERS(OP)                                        \
+	do {                                                \
+		OP(0, c, SL_AMX_WIDE);                      \
+		if (wide)                                   \
+			OP(1, c + TILE_WIDE, SL_AMX_WIDE);  \
+		if (tall)                                   \
+			OP(2, c2, SL_AMX_WIDE);             \
+		if (tall && wide)                           \
+			OP(3, c2 + TILE_WIDE, SL_AMX_WIDE); \
+	} while (0)
+
 static void strip(float *c, const float *a, int64_t lda, int rows, const float *b, int width, int64_t blocks)
 {
 	const bool tall = rows > TILE_HIGH, wide = width > TILE_WIDE;
 	float *const c2 = c + TILE_HIGH * SL_AMX_WIDE;
 
 	configure(rows, width);
-	LOAD(0, c, SL_AMX_WIDE);
-	if (wide)
-		LOAD(1, c + TILE_WIDE, SL_AMX_WIDE);
-	if (tall)
-		LOAD(2, c2, SL_AMX_WIDE);
-	if (tall && wide)
-		LOAD(3, c2 + TILE_WIDE, SL_AMX_WIDE);
+	QUARTERS(LOAD);
 	for (; blocks > 0; blocks--, a += SL_AMX_PAIRS, b += SL_AMX_PAIRS * width) {
 		LOAD(4, a, lda);
 		LOAD(6, b, width);
@@ -65,13 +70,7 @@ static void strip(float *c, const float *a, int64_t lda, int rows, const float *
 		if (tall && wide)
 			PRODUCT(3, 5, 7);
 	}
-	STORE(0, c, SL_AMX_WIDE);
-	if (wide)
-		STORE(1, c + TILE_WIDE, SL_AMX_WIDE);
-	if (tall)
-		STORE(2, c2, SL_AMX_WIDE);
-	if (tall && wide)
-		STORE(3, c2 + TILE_WIDE, SL_AMX_WIDE);
+	QUARTERS(STORE);
 	__asm__ volatile("tilerelease");
 }
 
@@ -93,9 +92,5 @@ static bool is_allowed(void)
 
 sl_amx_strip *sl_amx_tiles(void)
 {
-	static _Atomic signed char known; /* 0: not asked, -1: no */
-
-	if (!known)
-		known = is_allowed() ? 1 : -1;
-	return known > 0 ? strip : NULL;
+	return is_allowed() ? strip : NULL;
 }
