@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/program.h"
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
 #include "kernels/cpu/level.h"
@@ -58,8 +59,10 @@ static void close_(struct sl_backend *be)
 const char *sl_cpu_describe(void)
 {
 	static char text[96];
+	const struct sl_cpu_simd *simd = sl_cpu_level_choose()->simd;
 
-	snprintf(text, sizeof text, "%s, OpenBLAS %s", sl_cpu_level_choose()->simd->name, openblas_get_corename());
+	snprintf(text, sizeof text, "%s%s, OpenBLAS %s", simd->name, sl_amx_chosen(simd) ? " amx" : "",
+		 openblas_get_corename());
 	return text;
 }
 
@@ -210,11 +213,17 @@ enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, str
 enum sl_err sl_cpu_backend_open_idle(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail)
 {
 	struct sl_cpu *cpu = calloc(1, sizeof *cpu);
+	const struct sl_cpu_simd *simd = sl_cpu_level_choose()->simd;
+	sl_amx_strip *const amx = sl_amx_chosen(simd);
 
 	if (cpu == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
-	cpu->simd = sl_cpu_level_choose()->simd;
+	cpu->simd = simd;
+	if (amx) {
+		sl_amx_replace(&cpu->tiles, simd, amx);
+		cpu->simd = &cpu->tiles;
+	}
 	cpu->ops = ops;
 	if (sl_cpu_offers_pairs(cpu->simd))
 		cpu->ops.precisions = 1u << SL_PRECISION_BF16_FACTORS;

@@ -22,7 +22,8 @@ enum sl_err sl_cpu_backend_open_idle(struct sl_backend *be, struct sl_pool *pool
 /* Opens a backend with memory and codecs but no kernels; it does not touch OpenBLAS. */
 void sl_cpu_codec_backend_open(struct sl_backend *be);
 
-/* The SIMD level and OpenBLAS's core type, such as "avx512, OpenBLAS Cooperlake". A static string. */
+/* The SIMD level, "amx" if products of bfloat16 use it, and OpenBLAS's core type, such as "avx512, OpenBLAS
+ * Cooperlake". A static string. */
 const char *sl_cpu_describe(void);
 /* Where OpenBLAS does not know this CPU, it takes kernels for one of 2004. It reads OPENBLAS_CORETYPE before main, so
  * this sets the variable and starts the program anew: the same process, with main's `argv`. Call it first in main. It

@@ -14,7 +14,8 @@ enum {
 };
 
 struct sl_cpu {
-	const struct sl_cpu_simd *simd;
+	const struct sl_cpu_simd *simd; /* a level's, or `tiles` */
+	struct sl_cpu_simd tiles;       /* with products of pairs by AMX (amx.h) */
 	struct sl_backend_ops ops;
 };
 

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/codec_loops.h"
 
 /* Every CPU of this architecture has NEON. The base level uses NEON too, but fuses no product with a
@@ -14,6 +15,11 @@ static bool runs(void)
 bool sl_cpu_has_pairs(void)
 {
 	return false;
+}
+
+sl_amx_strip *sl_amx_tiles(void)
+{
+	return NULL;
 }
 
 static const struct sl_cpu_level neon = {&sl_cpu_simd_neon, &sl_cpu_codec_loops_neon, runs, NULL};

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # train.precision: bf16_factors. On any CPU by the plain loops, which have the bits of AVX512-BF16's instruction: a run
 # over a link learns what one process learns, whichever side is killed, and nearly what fp32 learns. Without the test's
-# permission a CPU without the instruction refuses it.
+# permission a CPU without the instruction refuses it. AMX's sums, by plain loops: another order, and nearly the same.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -31,3 +31,8 @@ killed_client 5 link "$tmp/client.yaml" --set server="$endpoint" "${set[@]}" "${
 loss() { jq -s 'map(select(.type == "step"))[0].loss' "$tmp/$1/log.jsonl"; }
 near=$(jq -n "($(loss fp32) - $(loss bf16_factors)) | fabs | . > 0 and . < 0.05")
 [ "$near" = true ] || fail "the first losses are $(loss fp32) in fp32 and $(loss bf16_factors)"
+
+SL_CPU_PAIRS=amx client amx "$tmp/client.yaml" --local "${set[@]}" "${factors[@]}" || fail "amx: $(tail -n 1 "$tmp/amx.log")"
+near=$(jq -n "($(loss amx) - $(loss bf16_factors)) | fabs | . > 0 and . < 0.05")
+[ "$near" = true ] || fail "the first losses are $(loss bf16_factors), and $(loss amx) in AMX's order"
+SL_CPU_PAIRS=amx "$SPLITC" --version | grep -q 'avx2 amx, OpenBLAS' || fail "--version: $(SL_CPU_PAIRS=amx "$SPLITC" --version)"

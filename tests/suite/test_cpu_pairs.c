@@ -1,9 +1,11 @@
 /* Products of bfloat16 factors (train.precision: bf16_factors) have, at each SIMD level, the bits of the plain loops
- * below. A level that needs AVX512-BF16 is only tested on CPUs that have it. */
+ * below. A level that needs AVX512-BF16 is only tested on CPUs that have it. AMX's order of sums is tested at each
+ * level by plain loops, and by its instructions on CPUs that have them. */
 #include <math.h>
 
 #include "common/base/half.h"
 #include "common/base/rng.h"
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/level.h"
@@ -11,14 +13,33 @@
 
 enum { CHAIN = 128 /* pairs of one chain */, DEEP = 384 /* pairs between two additions to y */, MOST = 1601 };
 
-/* The i-th level that this CPU can run with pairs; NULL: no more. */
-static const struct sl_cpu_simd *level(int i)
+/* A level, or one whose products of pairs are AMX's. */
+struct form {
+	const struct sl_cpu_simd *simd;
+	bool amx;
+};
+
+/* The i-th form that this CPU can run; simd NULL: no more. It is the one in use until the next call. */
+static struct form form(int i)
 {
-	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
-		if (sl_cpu_levels[l]->runs() && (!sl_cpu_levels[l]->simd->pairs_need_bf16 || sl_cpu_has_pairs()) &&
-		    i-- == 0)
-			return sl_cpu_levels[l]->simd;
-	return NULL;
+	static struct sl_cpu_simd table;
+
+	for (int l = 0; sl_cpu_levels[l] != NULL; l++) {
+		const struct sl_cpu_simd *simd = sl_cpu_levels[l]->simd;
+		sl_amx_strip *const strips[] = {NULL, sl_amx_plain, sl_amx_tiles()};
+
+		if (!sl_cpu_levels[l]->runs() || (simd->pairs_need_bf16 && !sl_cpu_has_pairs()))
+			continue;
+		for (int s = 0; s < 3; s++) {
+			if ((s > 0 && strips[s] == NULL) || i-- > 0)
+				continue;
+			if (s == 0)
+				return (struct form){simd, false};
+			sl_amx_replace(&table, simd, strips[s]);
+			return (struct form){&table, true};
+		}
+	}
+	return (struct form){NULL, false};
 }
 
 static float *some(int64_t n, uint16_t which)
@@ -53,23 +74,46 @@ static float chain_sum(const float *a, int64_t as, const float *b, int64_t bs, i
 	return sum;
 }
 
+/* 0 in place of a smaller magnitude than 2^-126. */
+static float normal(float x)
+{
+	return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+/* The same in AMX's order: of 16 pairs, the even products and the odd ones have a chain each. */
+static float tile_sum(const float *a, int64_t as, const float *b, int64_t bs, int64_t n)
+{
+	float sum = 0;
+
+	for (int64_t k = 0; k < n; k += 32) {
+		float even = 0, odd = 0;
+
+		for (int64_t i = k; i < k + 32; i += 2) {
+			even = normal(fmaf(factor(a, as, i, n), factor(b, bs, i, n), even));
+			odd = normal(fmaf(factor(a, as, i + 1, n), factor(b, bs, i + 1, n), odd));
+		}
+		sum = normal(sum + normal(even + odd));
+	}
+	return sum;
+}
+
 static int64_t chain_of(int64_t pairs)
 {
 	return sl_cpu_blocks(pairs, sl_cpu_blocks(pairs, CHAIN));
 }
 
 /* y = or += the product of a row and a column of n factors. */
-static float row_product(float y, bool add, const float *a, const float *b, int64_t bs, int64_t n)
+static float row_product(bool amx, float y, bool add, const float *a, const float *b, int64_t bs, int64_t n)
 {
 	for (int64_t at = 0; at < n; at += 2 * DEEP) {
 		const int64_t some = sl_cpu_min(2 * DEEP, n - at), pairs = (some + 1) / 2, chain = chain_of(pairs);
 		float sum = 0, last = 0;
 
-		for (int64_t k = 0; k < pairs; k += chain) {
+		for (int64_t k = 0; k < pairs && !amx; k += chain) {
 			sum = k > chain ? sum + last : last;
 			last = chain_sum(a + at, 1, b + at * bs, bs, some, k, sl_cpu_min(pairs, k + chain));
 		}
-		last = pairs > chain ? last + sum : last;
+		last = amx ? tile_sum(a + at, 1, b + at * bs, bs, some) : pairs > chain ? last + sum : last;
 		y = add || at > 0 ? y + last : last;
 	}
 	return y;
@@ -82,21 +126,22 @@ static void rows_case(int rows, int depth, int n, bool row_first, bool add)
 	float *packed = aligned_alloc(64, (size_t)sl_gemm_packed_floats(depth, n) * sizeof *packed);
 	float *before = some((int64_t)rows * n, 3);
 
-	for (int l = 0; level(l) != NULL; l++) {
+	for (int l = 0; form(l).simd != NULL; l++) {
+		const struct form f = form(l);
 		struct sl_prefetch none = {.n = 0};
-		const struct sl_gemm_weights b = sl_gemm_pack_here(level(l), packed, w, depth, n, row, col, true);
+		const struct sl_gemm_weights b = sl_gemm_pack_here(f.simd, packed, w, depth, n, row, col, true);
 
 		memcpy(y, before, (size_t)(rows * n) * sizeof *y);
 		sl_gemm_float_rows(&b, 0, depth, y, n, x, depth, rows, add, &none);
 		for (int i = 0; i < rows; i++)
 			for (int j = 0; j < n; j++) {
-				const float want = row_product(before[i * n + j], add, x + (int64_t)i * depth,
+				const float want = row_product(f.amx, before[i * n + j], add, x + (int64_t)i * depth,
 							       w + j * col, row, depth);
 
 				if (memcmp(&want, &y[i * n + j], sizeof want) != 0)
-					fail_msg("%s: row %d, column %d of %d x %d x %d is %.9g, not %.9g",
-						 level(l)->name, i, j, rows, depth, n, (double)y[i * n + j],
-						 (double)want);
+					fail_msg("%s%s: row %d, column %d of %d x %d x %d is %.9g, not %.9g",
+						 f.simd->name, f.amx ? " amx" : "", i, j, rows, depth, n,
+						 (double)y[i * n + j], (double)want);
 			}
 	}
 	free(x);
@@ -122,19 +167,22 @@ static void outer_case(int rows, int high, int wide)
 {
 	float *a = some((int64_t)rows * high, 4), *b = some((int64_t)rows * wide, 5);
 
-	for (int l = 0; level(l) != NULL; l++) {
+	for (int l = 0; form(l).simd != NULL; l++) {
+		const struct form f = form(l);
 		float *c = some((int64_t)high * wide, 6), *want = some((int64_t)high * wide, 6);
 		struct sl_prefetch none = {.n = 0};
-		const int64_t chain = 2 * chain_of((rows + 1) / 2);
+		const int64_t chain = f.amx ? 256 : 2 * chain_of((rows + 1) / 2);
 
-		level(l)->outer_pairs(c, wide, a, high, high, b, wide, wide, rows, &none);
+		f.simd->outer_pairs(c, wide, a, high, high, b, wide, wide, rows, &none);
 		for (int i = 0; i < high; i++)
 			for (int j = 0; j < wide; j++)
 				for (int64_t m = 0; m < rows; m += chain) {
 					const int64_t n = sl_cpu_min(chain, rows - m);
 
-					want[i * wide + j] += chain_sum(a + m * high + i, high, b + m * wide + j, wide,
-									n, 0, (n + 1) / 2);
+					want[i * wide + j] +=
+						f.amx ? tile_sum(a + m * high + i, high, b + m * wide + j, wide, n)
+						      : chain_sum(a + m * high + i, high, b + m * wide + j, wide, n, 0,
+								  (n + 1) / 2);
 				}
 		assert_memory_equal(c, want, (size_t)(high * wide) * sizeof *c);
 		free(c);
@@ -166,7 +214,8 @@ static void roundings(void **state)
 		     {-0x1p-140f, 0x8000}, {0x1p-126f, 0x0080},       {-0.0f, 0x8000}};
 	enum { CASES = sizeof cases / sizeof *cases };
 
-	for (int l = 0; level(l) != NULL; l++) {
+	for (int l = 0; form(l).simd != NULL; l++) {
+		const struct form f = form(l);
 		float x[CASES + 1];
 		uint16_t to[CASES + 1];
 		uint32_t pair[CASES + 1];
@@ -174,23 +223,78 @@ static void roundings(void **state)
 		for (int i = 0; i < CASES; i++)
 			x[i] = cases[i].from;
 		x[CASES] = NAN;
-		level(l)->narrow(to, x, CASES + 1);
-		level(l)->pair_floats(pair, x, x, CASES + 1);
+		f.simd->narrow(to, x, CASES + 1);
+		f.simd->pair_floats(pair, x, x, CASES + 1);
 		for (int i = 0; i < CASES; i++) {
 			if (to[i] != cases[i].to)
-				fail_msg("%s: %a is %04x, not %04x", level(l)->name, (double)x[i], to[i], cases[i].to);
+				fail_msg("%s: %a is %04x, not %04x", f.simd->name, (double)x[i], to[i], cases[i].to);
 			assert_int_equal(pair[i], to[i] | (uint32_t)to[i] << 16);
 		}
 		assert_true(isnan(sl_float_of_bf16(to[CASES])));
 	}
 }
 
+/* Sums that AMX does not have, which its check must tell from its own. */
+enum { AVX512_BF16, ONE_CHAIN, KEEPS_TINY, READS_TINY, ODD_ALONE, FORMS };
+static int wrong;
+
+static float bf16_at(const float *pair, int half)
+{
+	uint32_t bits;
+
+	memcpy(&bits, pair, sizeof bits);
+	return sl_float_of_bf16((uint16_t)(bits >> 16 * half));
+}
+
+static void wrong_strip(float *c, const float *a, int64_t lda, int rows, const float *b, int width, int64_t blocks)
+{
+	for (int i = 0; i < rows; i++)
+		for (int j = 0; j < width; j++) {
+			float *y = &c[i * SL_AMX_WIDE + j], sum[2] = {0, 0};
+
+			*y = wrong == KEEPS_TINY ? *y : normal(*y);
+			for (int64_t k = 0; k < blocks * SL_AMX_PAIRS; k++) {
+				for (int h = 1; h >= 0; h--) {
+					const float p = bf16_at(a + i * lda + k, h), q = bf16_at(b + k * width + j, h);
+					float *to = wrong == AVX512_BF16 ? y : &sum[h];
+
+					*to = wrong == READS_TINY ? fmaf(p, q, *to) : fmaf(normal(p), normal(q), *to);
+					*to = wrong == KEEPS_TINY ? *to : normal(*to);
+				}
+				if (wrong == ONE_CHAIN ? k < blocks * SL_AMX_PAIRS - 1 : (k + 1) % SL_AMX_PAIRS != 0)
+					continue;
+				if (wrong == ODD_ALONE)
+					*y = normal(normal(*y + sum[0]) + sum[1]);
+				else
+					*y += wrong == KEEPS_TINY ? sum[0] + sum[1] : normal(sum[0] + sum[1]);
+				*y = wrong == KEEPS_TINY ? *y : normal(*y);
+				sum[0] = sum[1] = 0;
+			}
+		}
+}
+
+static void amx_is_checked(void **state)
+{
+	assert_true(sl_amx_agrees(sl_amx_plain));
+	for (wrong = 0; wrong < FORMS; wrong++)
+		if (sl_amx_agrees(wrong_strip))
+			fail_msg("the check takes sums of form %d for AMX's", wrong);
+	wrong = -1; /* none */
+	assert_true(sl_amx_agrees(wrong_strip));
+}
+
+static void amx_has_these_bits(void **state)
+{
+	if (sl_amx_tiles() == NULL)
+		skip(); /* there is no AMX, or the kernel does not allow it */
+	assert_true(sl_amx_agrees(sl_amx_tiles()));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products_of_rows),
-		cmocka_unit_test(outer_products),
-		cmocka_unit_test(roundings),
+		cmocka_unit_test(products_of_rows), cmocka_unit_test(outer_products),     cmocka_unit_test(roundings),
+		cmocka_unit_test(amx_is_checked),   cmocka_unit_test(amx_has_these_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
