@@ -97,6 +97,9 @@ client budget-killed "$tmp/run.yaml" --resume --set privacy.budget="$(python3 -c
 rc=0; client none "$tmp/run.yaml" --set privacy.budget=0.1 || rc=$?
 [ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/none.log" || fail "a budget below one epoch: $rc"
 
+rc=0; client alone "$tmp/run.yaml" --local --set privacy.budget="$(python3 -c "print($allowed + 0.01)")" || rc=$?
+[ $rc = 81 ] && grep -q 'privacy.budget: the run ended after 4 of 6 epochs' "$tmp/alone.log" || fail "the budget of --local: $rc: $(tail -n 1 "$tmp/alone.log")"
+
 # ---- a run that is done goes on with the noise that it had alone
 for other in privacy.noise=9 privacy.clip=2 privacy.clip_grad=1 'privacy.clip=0 privacy.clip_grad=0 privacy.noise=0 privacy.key='; do
 	set=(); for pair in $other; do set+=(--set "$pair"); done
