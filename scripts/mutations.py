@@ -4,7 +4,7 @@
 How much of the code the tests hold: changes one condition or constant at a time in common/session, server/group,
 server/trunk's table and client/train, or in FILE…, and looks whether a test fails. --seed draws the changes, the same
 ones each time; --list prints them only. Each is tried by the unit tests of its room, then by --seeds seeds of the
-simulator, then by scripts of its room, as `make check QUICK=1` runs them. Prints a line for each, and at the end the share that was found. Works in a copy of HEAD; run `make all` first.
+simulator, then by scripts of its room, as `make check QUICK=1` runs them. tests/mutations-equal says which change nothing. Prints a line for each, and at the end the share that was found. Works in a copy of HEAD; run `make all` first.
 """
 import argparse
 import os
@@ -29,7 +29,7 @@ SCRIPTS = {  # the same: scripts, the quickest first
     "common/session": "split_equals_local share_ends_link nonfinite hostile_peers uploads traffic server_killed vertical",
     "server": "share_link share_off share_join share_ends_link share_reports share_stranger share_left share_away vertical",
     "client/train": "split_equals_local share finished_run train_keys before_run nonfinite pause report output status phases "
-                    "share_link sweep_and_parity server_killed vertical predict",
+                    "share_link sweep_and_parity server_killed vertical predict privacy",
 }
 CHANGES = ((r"(?<![<>=!-])<(?![<=])", "<="), (r"<=", "<"), (r"(?<![<>=!-])>(?![>=])", ">="), (r">=", ">"), (r"==", "!="), (r"!=", "=="),
            (r"&&", "||"), (r"\|\|", "&&"), (r" \+ 1\b", ""), (r" - 1\b", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
@@ -53,6 +53,12 @@ def draw(files, seed, count):
     names = [n for n in names if not n.endswith("_check.c")]
     every = [(n, *site) for n in names for site in sites(n)]
     return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def equal():
+    """(file, changed line) of those that change nothing."""
+    rows = (line.split(" | ") for line in (ROOT / "tests/mutations-equal").read_text().split("\n") if line and line[0] != "#")
+    return {(row[0], row[1]) for row in rows}
 
 
 def changed(text, line, begin, end, instead):
@@ -125,12 +131,16 @@ def main():
             print(f"{name}:{line + 1}: {changed((ROOT / name).read_text(), line, begin, end, instead)[1]}")
         return 0
     found = tried = 0
+    same = equal()
     with tempfile.TemporaryDirectory() as tmp:
         copy = Copy(f"{tmp}/tree", o.seeds)
         for name, *change in changes:
             path = pathlib.Path(copy.dir, name)
             text = path.read_text()
             new, line = changed(text, *change)
+            if (name, line) in same:
+                print(f"equal  {name}:{change[0] + 1}: {line}", flush=True)
+                continue
             path.write_text(new)
             by = copy.found_by(name)
             path.write_text(text)
@@ -138,7 +148,7 @@ def main():
             found += by not in (None, "compiler")
             print(f"{'LIVES' if by is None else 'found'}  {name}:{change[0] + 1}: {line}  ({by or 'no test'})", flush=True)
         subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", copy.dir])
-    print(f"{found} of {tried} changes were found, {len(changes) - tried} do not compile")
+    print(f"{found} of {tried} changes were found, {len(changes) - tried} do not compile, or change nothing")
     return 0
 
 

@@ -79,7 +79,8 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 		free(log);
 		return err;
 	}
-	(void)!sl_folder_sync_of(path); /* so that a log without checkpoints survives too; in /dev it may fail */
+	(void)sl_chained_head(&log->lines); /* no other process writes it */
+	(void)!sl_folder_sync_of(path);     /* so that a log without checkpoints survives too; in /dev it may fail */
 	*out = log;
 	return SL_OK;
 }

@@ -5,15 +5,40 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include "common/base/folder.h"
 #include "common/base/guard.h"
-#include "common/base/log.h"
 
-enum { ROWS = SL_RELEASES_ROWS };
+enum {
+	ROWS = SL_RELEASES_ROWS,
+	ROW = 32,
+	BLOCK = 128, /* rows that the file grows by: most rows then change no length, and take one flush of the disk */
+};
+
+/* A row of the file. The head has its size. */
+struct written {
+	struct sl_releases_row row;
+	uint64_t number, check;
+};
+_Static_assert(sizeof(struct written) == ROW, "a row lies in one sector");
+
+static const char head[ROW] = "splitc releases 2\n";
+static const char zeros[ROW];
 
 static uint64_t when_of(const struct sl_releases *c, uint64_t i)
 {
 	return c->row[i % ROWS].place >> 32;
+}
+
+static off_t place_of(uint64_t i)
+{
+	return (off_t)((1 + i % ROWS) * ROW);
+}
+
+static uint64_t check_of(const struct written *w)
+{
+	return XXH3_64bits(w, offsetof(struct written, check));
 }
 
 static enum sl_err make_rows(struct sl_releases *c, struct sl_fail *fail)
@@ -22,41 +47,103 @@ static enum sl_err make_rows(struct sl_releases *c, struct sl_fail *fail)
 	return c->row ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the account of privacy");
 }
 
+/* Whether row i of the file is whole. */
+static bool is_row(const struct written *w, uint64_t i)
+{
+	return w->check == check_of(w) && w->number % ROWS == i;
+}
+
+/* One more than the newest row's number; 0: there is none. */
+static uint64_t count(const struct written *w, uint64_t slots)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < slots; i++)
+		if (is_row(&w[i], i) && w[i].number >= n)
+			n = w[i].number + 1;
+	return n;
+}
+
+/* Takes the rows of a file of so many slots, the last of which may be a part. False: a row is missing that was on the
+ * disk. In the place of the next row are the oldest row, a torn one, or zeros. */
+static bool take(struct sl_releases *c, const struct written *w, uint64_t slots)
+{
+	const uint64_t n = count(w, slots), newest = n ? n - 1 : 0;
+
+	for (uint64_t i = 0; i < slots; i++) {
+		const uint64_t back = (newest % ROWS + ROWS - i) % ROWS; /* rows before the newest one */
+		const bool none = !n || back > newest, good = is_row(&w[i], i) && w[i].number + back == newest;
+
+		if (i != n % ROWS && (none ? memcmp(&w[i], zeros, ROW) != 0 : !good))
+			return false;
+		if (good)
+			c->row[i] = w[i].row;
+	}
+	c->n = n;
+	return n <= slots || slots == ROWS;
+}
+
+static enum sl_err damaged(const char *path, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%.300s is damaged, and no longer says what has crossed: put back what it was, or begin "
+			   "anew with --fresh",
+			   path);
+}
+
+static enum sl_err read_rows(struct sl_releases *c, const char *path, struct sl_fail *fail)
+{
+	char *file = calloc(1 + ROWS, ROW); /* behind the file's end: zeros */
+	const ssize_t n = file ? pread(c->fd - 1, file, (1 + ROWS) * ROW, 0) : 0;
+	const uint64_t slots = n > ROW ? ((uint64_t)n - 1) / ROW : 0; /* with a part at the end */
+	enum sl_err err = SL_OK;
+
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the account of privacy");
+	if (n < 0)
+		err = sl_fail_set(fail, SL_ERR_IO, "%.300s: %s", path, strerror(errno));
+	else if (memcmp(file, head, ROW) == 0)
+		err = take(c, (const struct written *)(file + ROW), slots) ? SL_OK : damaged(path, fail);
+	else if (memcmp(file, zeros, ROW) == 0) /* the first write was torn */
+		err = count((const struct written *)(file + ROW), slots) ? damaged(path, fail) : SL_OK;
+	else
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%.300s is damaged, or of an earlier version, which had no checks: end the run with "
+				  "that version, or begin anew with --fresh",
+				  path);
+	free(file);
+	return err;
+}
+
+/* What an earlier process has written may be in memory alone; and the name, too. */
+static enum sl_err settle(const struct sl_releases *c, const char *path, struct sl_fail *fail)
+{
+	return fdatasync(c->fd - 1) && errno != EINVAL
+		       ? sl_fail_set(fail, SL_ERR_IO, "%.300s: %s", path, strerror(errno))
+	       : sl_folder_sync_of(path) ? sl_fail_set(fail, SL_ERR_IO, "folder of %.300s: %s", path, strerror(errno))
+					 : SL_OK;
+}
+
 enum sl_err sl_releases_open(struct sl_releases *c, const char *path, struct sl_fail *fail)
 {
 	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 	enum sl_err err = fd < 0 ? sl_guard_open_failed(path, fail) : sl_guard_written(fd, path, fail);
-	int64_t turns = 0, turn = 0; /* where the ring begins anew */
-	ssize_t n;
 
 	c->fd = fd + 1;
 	err = err ? err : make_rows(c, fail);
-	if (err)
-		return err;
-	n = pread(fd, c->row, ROWS * sizeof *c->row, 0);
-	if (n < 0)
-		return sl_fail_set(fail, SL_ERR_IO, "%.300s: %s", path, strerror(errno));
-	n /= (ssize_t)sizeof *c->row; /* half a row at the end: that tensor has not crossed */
-	for (int64_t i = 1; i < n; i++)
-		if (when_of(c, (uint64_t)i) < when_of(c, (uint64_t)i - 1)) {
-			turns++;
-			turn = i;
-		}
-	if (turns > (n == ROWS))
-		return sl_fail_set(fail, SL_ERR_DATA,
-				   "%.300s is damaged, and no longer says what has crossed: begin anew with --fresh",
-				   path);
-	c->n = (uint64_t)(turn ? ROWS + turn : n);
+	err = err ? err : settle(c, path, fail);
+	err = err ? err : read_rows(c, path, fail);
 	atomic_store(&c->steps, c->n ? when_of(c, c->n - 1) / 2 : 0);
-	return SL_OK;
+	return err;
 }
 
 enum sl_err sl_releases_empty(struct sl_releases *c, struct sl_fail *fail)
 {
 	c->n = 0;
 	atomic_store(&c->steps, 0);
-	return ftruncate(c->fd - 1, 0) == 0 ? SL_OK
-					    : sl_fail_set(fail, SL_ERR_IO, SL_RELEASES_FILE ": %s", strerror(errno));
+	return ftruncate(c->fd - 1, 0) == 0 && fdatasync(c->fd - 1) == 0
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_IO, SL_RELEASES_FILE ": %s", strerror(errno));
 }
 
 void sl_releases_close(struct sl_releases *c)
@@ -64,6 +151,31 @@ void sl_releases_close(struct sl_releases *c)
 	if (c->fd)
 		close(c->fd - 1);
 	free(c->row);
+}
+
+static bool put(int fd, const char *from, size_t len, off_t at)
+{
+	for (ssize_t n; len; from += n, at += n, len -= (size_t)n) {
+		n = pwrite(fd, from, len, at);
+		if (n <= 0)
+			return false;
+	}
+	return true;
+}
+
+/* Row c->n. The first one comes with the head; the first one of a block with room for the others. */
+static bool write_row(const struct sl_releases *c, const struct sl_releases_row *row)
+{
+	char block[(1 + BLOCK) * ROW] = {0};
+	struct written w = {*row, c->n, 0};
+	const bool grows = c->n < ROWS && c->n % BLOCK == 0;
+
+	w.check = check_of(&w);
+	memcpy(block, head, ROW);
+	memcpy(block + ROW, &w, ROW);
+	return put(c->fd - 1, c->n ? block + ROW : block, (grows ? BLOCK * ROW : ROW) + (c->n ? 0 : ROW),
+		   c->n ? place_of(c->n) : 0) &&
+	       fdatasync(c->fd - 1) == 0;
 }
 
 enum sl_err sl_releases_add(struct sl_releases *c, uint64_t when, uint32_t which, uint64_t hash, struct sl_fail *fail)
@@ -81,7 +193,7 @@ enum sl_err sl_releases_add(struct sl_releases *c, uint64_t when, uint32_t which
 	}
 	if (c->n && when_of(c, c->n - 1) > when)
 		return SL_ERR_AUDIT;
-	if (c->fd && pwrite(c->fd - 1, &now, sizeof now, (off_t)(c->n % ROWS * sizeof now)) != (ssize_t)sizeof now)
+	if (c->fd && !write_row(c, &now))
 		return sl_fail_set(fail, SL_ERR_IO,
 				   "log.dir: " SL_RELEASES_FILE " cannot note what crosses (%s), and nothing crosses "
 				   "uncounted: make room, and --resume",
@@ -89,11 +201,4 @@ enum sl_err sl_releases_add(struct sl_releases *c, uint64_t when, uint32_t which
 	c->row[c->n++ % ROWS] = now;
 	atomic_store(&c->steps, when / 2);
 	return SL_OK;
-}
-
-void sl_releases_sync(const struct sl_releases *c)
-{
-	if (c->fd && fdatasync(c->fd - 1))
-		sl_log(SL_LOG_WARN, "privacy-unnoted",
-		       SL_RELEASES_FILE " may not be on the disk: after a power cut epsilon can be too low");
 }

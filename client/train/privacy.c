@@ -137,7 +137,13 @@ enum sl_err sl_run_privacy_begin(const struct sl_training *r, struct sl_fail *fa
 	err = sl_releases_open(crossed, path, fail);
 	if (!r->setup->fresh || (err && err != SL_ERR_DATA))
 		return err;
-	if (sl_releases_steps(crossed))
+	if (err)
+		sl_log(SL_LOG_WARN, "privacy-earlier",
+		       "an earlier run in %.300s has sent samples, and nobody can read how often: epsilon counts this "
+		       "run "
+		       "alone, and theirs adds to it (%s)",
+		       dir, fail->text);
+	else if (sl_releases_steps(crossed))
 		sl_log(SL_LOG_WARN, "privacy-earlier",
 		       "an earlier run in %.300s has sent its samples in %" PRIu64
 		       " epochs: epsilon counts this run alone, and theirs add up",
@@ -147,7 +153,7 @@ enum sl_err sl_run_privacy_begin(const struct sl_training *r, struct sl_fail *fa
 
 enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *changed, struct sl_fail *fail)
 {
-	const uint64_t held = (uint64_t)r->epoch + 1;
+	const uint64_t held = (uint64_t)r->epoch + 1, noted = sl_releases_steps(&r->setup->noise_count.releases);
 	const bool border = r->in_epoch == r->steps_per_epoch;
 
 	if (strstr(changed, "privacy."))
@@ -156,10 +162,15 @@ enum sl_err sl_run_privacy_changed(const struct sl_training *r, const char *chan
 			"rows have crossed with other noise, and epsilon would not count that (%s): resume with "
 			"the privacy.… that the run had, or begin anew with --fresh",
 			changed);
-	if (sl_privacy_is_on(r->setup) && r->step && !r->setup->noise_count.releases.n)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "log.dir lacks " SL_RELEASES_FILE
-				   ", so nobody knows what has crossed: put it back, or begin anew with --fresh");
+	if (sl_privacy_is_on(r->setup) && noted < r->step)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			noted ? "log.dir has an older " SL_RELEASES_FILE " than its checkpoint (steps %" PRIu64
+				" and %" PRIu64 "), so nobody knows what has crossed: put back the newest "
+				"one, or begin anew with --fresh"
+			      : "log.dir lacks " SL_RELEASES_FILE
+				", so nobody knows what has crossed: put it back, or begin anew with --fresh",
+			noted, r->step);
 	if (!sl_privacy_is_on(r->setup) || !changed[0] || (border && epochs_crossed(r) <= held))
 		return SL_OK;
 	return sl_fail_set(

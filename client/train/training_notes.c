@@ -103,7 +103,6 @@ static const char last_key[] = "last step", server_key[] = "server", best_key[] 
 void sl_training_sync(const struct sl_training *r)
 {
 	sl_journal_sync(&r->journal);
-	sl_releases_sync(&r->setup->noise_count.releases);
 }
 
 void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)

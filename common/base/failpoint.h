@@ -92,6 +92,8 @@
 	X(SERVER_INSTALL, "server.install", "s", "", "", "before the hash of uploaded weights is checked")            \
 	X(SERVER_EVAL, "server.eval", "s", "", "", "before a chunk of an evaluation is computed")                     \
 	X(SERVER_CHEAT_ACT, "server.cheat_act", "s", "", "", "before mid_act is encoded; an errno alters it")         \
+	X(SERVER_CHEAT_EVAL, "server.cheat_eval", "s", "", "", "the same in an evaluation")                           \
+	X(SERVER_CHEAT_NORM, "server.cheat_norm", "s", "", "", "before a norm is told; an errno alters it")           \
 	X(SERVER_CHEAT_LOSS, "server.cheat_loss", "s", "", "", "before a backward pass; an errno alters mid_grad")    \
 	X(SERVER_CHEAT_ORDER, "server.cheat_order", "s", "", "", "before a chunk; an errno: in another's place")      \
 	X(SERVER_HIJACK, "server.hijack", "s", "", "", "before head_grad is encoded; an errno negates it")            \

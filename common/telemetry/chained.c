@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/grow.h"
 #include "common/base/guard.h"
+#include "common/base/log.h"
 #include "common/telemetry/json.h"
 
 enum { TAIL = 1 << 20 /* bytes, more than any line */, HEAD = SL_CHAIN_TEXT - 1, CHAIN_END = HEAD + 2 /* "} */ };
@@ -48,6 +49,28 @@ json_t *sl_chained_event(const char *type, json_t *more)
 	return line;
 }
 
+/* The bytes of whole lines in the file's last n. A power cut can leave zeros where lines were: all from the first such
+ * line on came after the last sync. */
+static ssize_t whole(const char *text, ssize_t n)
+{
+	const char *torn = n > 0 ? memchr(text, '\0', (size_t)n) : NULL;
+
+	n = torn ? torn - text : n;
+	while (n > 0 && text[n - 1] != '\n')
+		n--;
+	return n;
+}
+
+static void say_torn(const char *link, ssize_t bytes)
+{
+	char name[PATH_MAX] = "";
+
+	if (readlink(link, name, sizeof name - 1) < 0)
+		return;
+	sl_log(SL_LOG_WARN, "log-torn", "%s: lines at its end were torn, as by a power cut: %zd bytes are cut off",
+	       name, bytes);
+}
+
 static enum sl_err find_head(struct sl_chained *log)
 {
 	char path[40], *text, *line;
@@ -63,12 +86,13 @@ static enum sl_err find_head(struct sl_chained *log)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	text = malloc(TAIL);
 	all = n = fd < 0 || !text ? -1 : pread(fd, text, TAIL, end > TAIL ? end - TAIL : 0);
-	while (n > 0 && text[n - 1] != '\n')
-		n--;
+	n = whole(text, n);
 	line = n > 1 ? memrchr(text, '\n', (size_t)n - 1) : NULL;
 	line = line ? line + 1 : text;
 	if (n > 1)
 		sl_chain_next(log->head, line, (size_t)(text + n - 1 - line));
+	if (n >= 0 && memchr(text + n, '\0', (size_t)(all - n)))
+		say_torn(path, all - n);
 	free(text);
 	if (fd >= 0)
 		close(fd);

@@ -23,8 +23,8 @@ enum sl_err sl_chained_open(struct sl_chained *log, const char *path, enum sl_fa
 			    struct sl_fail *fail) SL_MUST_CHECK;
 /* {"type", "time" in seconds since 1970, the members of `more`}. Takes over `more`. NULL: no memory. */
 json_t *sl_chained_event(const char *type, json_t *more);
-/* The hash of the last line, valid until the next call with `log`. Half a line at the end, of a process that was
- * killed, is cut off. "": it cannot be read. */
+/* The hash of the last line, valid until the next call with `log`. The first call cuts off half a line at the end, of a
+ * process that was killed, and with a warning lines that a power cut has torn. "": it cannot be read. */
 const char *sl_chained_head(struct sl_chained *log);
 /* Writes the object as one line; takes it over. It may be NULL (no memory, text that is not UTF-8): NOMEM. IO: it was
  * not written (disk full), and errno says why. The file keeps no part of it, and the log can still be used. */

@@ -61,12 +61,13 @@ enum sl_err sl_visits_open(struct sl_visits **out, const char *store, const stru
 	v = calloc(1, sizeof *v);
 	if (!v)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for " SL_VISITS_FILE);
-	warn_unfit(store);
 	err = sl_chained_open(&v->log, path, SL_FP_NONE, fail);
 	if (err) {
 		free(v);
 		return err;
 	}
+	(void)sl_chained_head(&v->log); /* cuts torn lines off */
+	warn_unfit(store);
 	if (own)
 		sl_key_fingerprint(own, print);
 	put(v, "start", json_pack("{ss ss?}", "version", SL_VERSION, "key", own ? print : NULL));

@@ -127,13 +127,15 @@ static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_ca
 	enum sl_err err = sl_exec_backward(exec, call, NULL);
 	const struct sl_session *s = sl_port_session(m->port);
 	const int64_t counts = (int64_t)sl_session_counts(s);
+	const bool last = call->slot == s->chunks - 1;
+	const bool cheats = last && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_NORM, 0) != 0;
 
-	if (!err && call->slot == s->chunks - 1)
+	if (!err && last)
 		err = sl_exec_scale(exec, sl_plan_sum_factor(spec, counts));
-	if (err || !(sl_plan_clip_own(spec) > 0) || call->slot != s->chunks - 1)
+	if (err || !(sl_plan_clip_own(spec) > 0) || !last)
 		return err;
 	err = sl_exec_squares(exec, &m->squares, fail);
-	m->squares = sl_plan_own_squares(spec, counts, m->squares);
+	m->squares = sl_plan_own_squares(spec, counts, m->squares) / (cheats ? 4 : 1);
 	return err;
 }
 
@@ -197,6 +199,7 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 		err = pass->compute(m, &call, fail);
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, out, -1);
 	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, out, 1.0001f);
+	cheat(!mid && !call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_EVAL, 0) != 0, out, 1.0001f);
 	sl_port_compute_ends(m->port);
 	return err || !sl_port_crosses(m->trunk.plan, (int)pass->to)
 		       ? err

@@ -97,6 +97,9 @@ client budget-killed "$tmp/run.yaml" --resume --set privacy.budget="$(python3 -c
 rc=0; client none "$tmp/run.yaml" --set privacy.budget=0.1 || rc=$?
 [ $rc = 78 ] && grep -q 'one epoch has an epsilon of' "$tmp/none.log" || fail "a budget below one epoch: $rc"
 
+rc=0; client alone "$tmp/run.yaml" --local --set privacy.budget="$(python3 -c "print($allowed + 0.01)")" || rc=$?
+[ $rc = 81 ] && grep -q 'privacy.budget: the run ended after 4 of 6 epochs' "$tmp/alone.log" || fail "the budget of --local: $rc: $(tail -n 1 "$tmp/alone.log")"
+
 # ---- a run that is done goes on with the noise that it had alone
 for other in privacy.noise=9 privacy.clip=2 privacy.clip_grad=1 'privacy.clip=0 privacy.clip_grad=0 privacy.noise=0 privacy.key='; do
 	set=(); for pair in $other; do set+=(--set "$pair"); done
@@ -140,6 +143,17 @@ client_dies client.apply@22 forgetful "$tmp/run.yaml"
 rm "$tmp/forgetful/releases"
 rc=0; client forgetful "$tmp/run.yaml" --resume || rc=$?
 [ $rc = 78 ] && grep -q 'log.dir lacks releases, so nobody knows what has crossed' "$tmp/forgetful.log" || fail "without releases: $rc: $(tail -n 1 "$tmp/forgetful.log")"
+client_dies client.apply@22 restored "$tmp/run.yaml"
+cp "$tmp/restored/releases" "$tmp/releases"
+truncate -s 192 "$tmp/restored/releases" # of a backup
+rc=0; client restored "$tmp/run.yaml" --resume || rc=$?
+[ $rc = 78 ] && grep -q 'log.dir has an older releases than its checkpoint (steps [12] and 20)' "$tmp/restored.log" || fail "older releases: $rc: $(tail -n 1 "$tmp/restored.log")"
+cp "$tmp/releases" "$tmp/restored/releases"
+printf x | dd of="$tmp/restored/releases" bs=1 seek=200 conv=notrunc status=none
+rc=0; client restored "$tmp/run.yaml" --resume || rc=$?
+[ $rc = 65 ] && grep -q 'releases is damaged, and no longer says what has crossed: put back what it was' "$tmp/restored.log" || fail "damaged releases: $rc: $(tail -n 1 "$tmp/restored.log")"
+rc=0; client restored "$tmp/run.yaml" --fresh --set train.epochs=1 || rc=$?
+[ $rc = 0 ] && grep -q '^WARN privacy-earlier: .*and nobody can read how often' "$tmp/restored.log" || fail "--fresh beside damaged releases: $rc: $(tail -n 1 "$tmp/restored.log")"
 client_dies client.apply@22 rekeyed "$tmp/run.yaml"
 "$SPLITC" keygen --out "$tmp/other.key" >/dev/null 2>&1
 rc=0; client rekeyed "$tmp/run.yaml" --resume --set privacy.key="$tmp/other.key" || rc=$?

@@ -56,6 +56,8 @@ static int draw_victim(enum sim_kind k)
 
 	if (!is_of_a_process(k))
 		return (int)side;
+	if (k == SIM_LIE)
+		return SIM_SERVES;
 	if (k == SIM_LOSE || k == SIM_CLAIM)
 		return (int)sim_draw(SIM_FAULT, sim.members ? (uint64_t)sim.members : 1);
 	return side == SIM_SERVER ? SIM_SERVES : (int)sim_draw(SIM_FAULT, sim.members ? (uint64_t)sim.members : 1);
@@ -137,6 +139,8 @@ static long count(enum sim_kind kind, int victim)
 
 	if (kind >= SIM_DROP && kind <= SIM_LATE)
 		return sim.messages[victim];
+	if (kind == SIM_LIE)
+		return sim.chances;
 	if (kind == SIM_KILL_POINT)
 		return sim.proc[victim].passages;
 	if (kind == SIM_KILL_DISK || kind == SIM_LOSE)
@@ -163,6 +167,7 @@ bool sim_fires(enum sim_kind kind, int victim, const char *where)
 	sim_trace("%s", text);
 	sim.armed++;
 	memset(sim.messages, 0, sizeof sim.messages);
+	sim.chances = 0;
 	for (int i = 0; i < SIM_PROCS; i++)
 		sim.proc[i].passages = sim.proc[i].disk_calls = sim.proc[i].events = 0;
 	return true;

@@ -127,6 +127,14 @@ ROW("sources",
     0)
 /* What samples send is clipped and has noise. */
 ROW("privacy", "privacy.clip=3 privacy.clip_grad=1 privacy.noise=2 privacy.key=../pair.key", 0)
+/* The server lies about an evaluation or a norm, and is caught. No fault takes the lie from the link. */
+WITH("liar",
+     "train.audit.every=1 train.clip_norm=0.5 train.eval_every=1 codec.head_act=none codec.mid_act=none "
+     "codec.mid_grad=none codec.head_grad=none",
+     0, SIM_LOCAL, ~(1u << SIM_LIE | 1u << SIM_STAND | 1u << SIM_CLOCK_BACK), 1u << SIM_LIE)
+/* Its SIMD level has other last bits, which an audit would take for a lie: it is refused with 78, never with 79. */
+OTHER("level", "train.audit.every=3", 0, SIM_LOCAL, 0)
+OTHER("moved", "", 0, SIM_LOCAL, SIM_LOSES_FILES)
 /* A step with NaN is skipped, by the client or the server: the first batch of an optimizer step, or its last. */
 ROW("skip",
     "model.network=../nan.safetensors head_end=a1 tail_begin=d train.freeze=huge.*,none.* train.on_nan=skip "

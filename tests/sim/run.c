@@ -1,10 +1,12 @@
 /* One seed: processes are started, and started again when they end or die, until each client's run is done. Then it is
  * compared with --local. */
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/cmd/command.h"
@@ -37,6 +39,33 @@ const struct sim_row sim_row[] = {
 
 static const struct sim_row *row;
 
+/* A row whose log.dir has another name in each second process; between two it has its first name again. */
+static bool move(const struct sim_proc *p, bool there)
+{
+	char run[32], moved[32];
+
+	if (strcmp(row->name, "moved") != 0 || p->starts % 2)
+		return false;
+	snprintf(run, sizeof run, "client/run%d", p->id);
+	snprintf(moved, sizeof moved, "client/moved%d", p->id);
+	syscall(SYS_renameat2, AT_FDCWD, there ? run : moved, AT_FDCWD, there ? moved : run, 0);
+	return true;
+}
+
+/* A row whose server has kernels of another SIMD level, and says so. */
+static bool other_level(void)
+{
+	return strcmp(row->name, "level") == 0;
+}
+
+const char *__real_sl_cpu_describe(void);
+const char *__wrap_sl_cpu_describe(void);
+const char *__wrap_sl_cpu_describe(void)
+{
+	return sim.cur && sim.cur->side == SIM_SERVER && other_level() ? "another level, OpenBLAS Other"
+								       : __real_sl_cpu_describe();
+}
+
 static int client_main(struct sim_proc *p)
 {
 	static const char *const rate[] = {"0.01", "0.02", "0.005"};
@@ -48,7 +77,7 @@ static int client_main(struct sim_proc *p)
 				     "--set", log};
 	int argc = 4;
 
-	snprintf(log, sizeof log, "log.dir=client/run%d", p->id);
+	snprintf(log, sizeof log, "log.dir=client/%s%d", move(p, true) ? "moved" : "run", p->id);
 	snprintf(sets, sizeof sets, "%s%s", row->sets, row->members ? " share.group=g" : "");
 	snprintf(member, sizeof member, " share.member=%d", p->id);
 	snprintf(clients, sizeof clients, " share.clients=%d%s", row->members,
@@ -230,13 +259,14 @@ static bool is_allowed(const struct sim_proc *p)
 		return true;
 	case 73: /* a file cannot be made */
 		return sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR);
-	case 78: /* its disk, or the server's, is not the one that it was; or its group goes on without it */
-		return sim_fired(CHANGES_DISK) || asks_again(p) || has_only_its_model() ||
+	case 78: /* its disk, or the server's, is not the one that it was; its group goes on without it; or no audit */
+		return sim_fired(CHANGES_DISK) || asks_again(p) || has_only_its_model() || other_level() ||
 		       (row->oracle == SIM_ABSENT && (sim.lacks_one || may_be_left(p)));
 	case 76: /* a broken frame; no other link is made while the run is being stopped */
 		return sim_fired(1u << SIM_TERM);
-	case 79: /* a user looks why so many links were lost in an audit, the last one now, and goes on */
-		return sim.lost_links >= 2 && !accuses(p);
+	case 79: /* a liar is caught; or a user looks why so many links were lost in an audit, the last one now, and
+		    goes on */
+		return sim_fired(1u << SIM_LIE) || (sim.lost_links >= 2 && !accuses(p));
 	case 80: /* a member got less than share.least */
 		return strstr(row->sets, "go_on") && sim_row_lacks(row);
 	case 66: /* nothing to go on from */
@@ -262,6 +292,10 @@ static void judge_end(struct sim_proc *p)
 		p->fresh = (p->status == 66 && !p->asks) || (p->status == 73 && has_model_alone(p));
 	if (!is_allowed(p))
 		sim_fail("%s ends with status %d", sim_name(p), p->status);
+	if (p->status == 0 && p->side == SIM_CLIENT && sim_fired(1u << SIM_LIE))
+		sim_fail("%s ends with status 0, and the server has lied", sim_name(p));
+	if (p->status == 0 && p->side == SIM_CLIENT && other_level())
+		sim_fail("%s ends with status 0, and no audit could compare bits", sim_name(p));
 	if (p->status == 0 && row->oracle == SIM_ABSENT)
 		sim_compare_record(p->id);
 	p->loses |= asks_again(p); /* it comes into the run under way */
@@ -277,6 +311,7 @@ static void judge_end(struct sim_proc *p)
 	p->done |= p->status == 78 && has_only_its_model() && !sim_fired(CHANGES_DISK);
 	p->left = p->status == 78 && row->oracle == SIM_ABSENT && !asks_again(p);
 	sim.refused = p->status == 78 && !p->left && !p->done && !asks_again(p);
+	sim.refused |= p->status == 79 && sim_fired(1u << SIM_LIE);
 	sim.done = sim.refused || (all_done() && (!begins_anew() || sim.anew_ns));
 	if (begins_anew() && all_done())
 		sim_at(NULL, 0, stop_all, NULL);
@@ -287,6 +322,8 @@ static void after(struct sim_proc *p)
 	if (!p->alive || (!p->killed && !p->over))
 		return;
 	sim_bury(p);
+	if (p->side == SIM_CLIENT)
+		(void)move(p, false);
 	if (p->killed) {
 		sim_trace("%s is dead", sim_name(p));
 		p->done = false;

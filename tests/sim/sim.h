@@ -91,7 +91,8 @@ enum sim_kind {
 	X(TERM, 2, "gets SIGTERM at event number")                                               \
 	X(AWAY, 6, "stands still for long at event number")                                      \
 	X(LOSE, 6, "dies, and loses its files, at its disk call number")                         \
-	X(CLAIM, 6, "claims a step that it does not hold, in the link behind its event number")
+	X(CLAIM, 6, "claims a step that it does not hold, in the link behind its event number")  \
+	X(LIE, 6, "answers otherwise than agreed, at its chance number")
 #define X(kind, weight, text) SIM_##kind,
 	SIM_FAULT_MAP(X)
 #undef X
@@ -116,6 +117,7 @@ extern struct sim {
 	struct sim_fault fault[SIM_FAULTS];
 	int faults, armed; /* fault[armed] is the next one to fire */
 	long messages[2];  /* of each side, since then */
+	long chances;      /* to lie, since then */
 	uint64_t parted_until;
 	enum sim_side full_side, failing_side;
 	long full_left;             /* calls that still find the disk full */
@@ -193,7 +195,8 @@ struct sim_row {
 	unsigned without; /* kinds of faults that this row does not have, as bits */
 	unsigned with;    /* of SIM_RARE those that it has */
 };
-#define SIM_RARE (1u << SIM_AWAY | 1u << SIM_LOSE | 1u << SIM_CLAIM) /* of the rows alone that ask for them */
+#define SIM_RARE \
+	(1u << SIM_AWAY | 1u << SIM_LOSE | 1u << SIM_CLAIM | 1u << SIM_LIE) /* of the rows alone that ask for them */
 /* A member may lose a file, or the server its own. */
 #define SIM_LOSES_FILES (1u << SIM_POWER_DISK | 1u << SIM_POWER_EVENT | 1u << SIM_OLD_DISK | 1u << SIM_NEW_DISK)
 #define SIM_SPOILS_DISKS                                                                                           \

@@ -281,12 +281,77 @@ static void a_factor_can_be_too_much(void **state)
 	close_all();
 }
 
+/* ---- another rank, whose part has the same gradient, and makes the first sum too large */
+
+static int sums; /* that were begun */
+
+static void give(void *data, size_t bytes)
+{
+	const uint64_t counts = sums == 1;
+
+	if (bytes == sizeof counts)
+		memcpy(data, &counts, sizeof counts);
+	for (size_t i = 0; bytes > sizeof counts && i < bytes / sizeof(float); i++)
+		((float *)data)[i] = INFINITY;
+}
+
+static void on_take(void *arg, void *data, size_t bytes)
+{
+	sums += bytes == sizeof(uint64_t);
+	give(data, bytes);
+}
+
+static void on_pass(void *arg, const void *data, size_t bytes)
+{
+	sums += bytes == sizeof(uint64_t);
+}
+
+static void on_spread(void *arg, void *data, size_t bytes)
+{
+	if (*(const int *)arg == 0)
+		give(data, bytes);
+}
+
+static void *on_gather(void *arg, const void *own, size_t bytes)
+{
+	char *all = malloc(2 * bytes);
+
+	assert_non_null(all);
+	memcpy(all, own, bytes);
+	memcpy(all + bytes, own, bytes);
+	return all;
+}
+
+static void of_two_largest_parts_the_lowest_rank_is_left_out(void **state)
+{
+	for (int rank = 0; rank < 2; rank++) {
+		const struct sl_others others = {&rank, rank, 2, on_take, on_pass, on_spread, on_gather};
+		struct sl_fold_part part = {.rows = 1};
+		struct sl_fold fold = {.part = &part, .n = 1, .others = &others};
+		struct sl_fail fail;
+
+		sums = 0;
+		open_all(1);
+		pass(0, 1);
+		part.exec = member[0];
+		fold.trunk = trunk;
+		assert_int_equal(sl_fold_sum(&fold, 0, &fail), SL_OK);
+		assert_int_equal(sums, 2);
+		assert_int_equal(part.left_out, rank == 0);
+		close_all();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sum_is_that_of_loops),           cmocka_unit_test(sum_goes_on),
-		cmocka_unit_test(only_member_keeps_its_gradient), cmocka_unit_test(what_is_not_finite_is_found),
-		cmocka_unit_test(a_part_is_clipped_to_one_norm),  cmocka_unit_test(a_factor_can_be_too_much),
+		cmocka_unit_test(sum_is_that_of_loops),
+		cmocka_unit_test(sum_goes_on),
+		cmocka_unit_test(only_member_keeps_its_gradient),
+		cmocka_unit_test(what_is_not_finite_is_found),
+		cmocka_unit_test(a_part_is_clipped_to_one_norm),
+		cmocka_unit_test(a_factor_can_be_too_much),
+		cmocka_unit_test(of_two_largest_parts_the_lowest_rank_is_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

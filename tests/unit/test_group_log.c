@@ -261,6 +261,8 @@ static void a_log_is_read_as_it_was_written(void **state)
 		if (full)
 			fill_sample();
 		write_sample();
+		assert_int_equal(read_back(written.len, &used), SL_OK); /* an empty one is its head alone */
+		assert_int_equal(used, written.len);
 		assert_int_equal(sl_buf_put(&written, "more", 4), SL_OK); /* what follows in a checkpoint */
 		assert_int_equal(read_back(written.len, &used), SL_OK);
 		assert_int_equal(used, written.len - 4);
@@ -289,7 +291,12 @@ static void forged(size_t at, uint64_t value)
 
 static void what_is_no_log_is_refused(void **state)
 {
-	static const uint64_t counts[] = {6, 1000, UINT64_MAX, UINT64_MAX / RANGE_BYTES, (UINT64_MAX >> 1) + 1};
+	static const uint64_t counts[] = {6,
+					  1000,
+					  UINT64_MAX,
+					  UINT64_MAX / RANGE_BYTES,
+					  (UINT64_MAX >> 1) + 1,
+					  (uint64_t)1 << 61}; /* of which many bytes are none */
 	size_t used;
 
 	fill_sample();

@@ -126,6 +126,23 @@ static void a_report_is_stored_with_its_signature(void **state)
 	json_decref(line);
 }
 
+/* A power cut left half a line: it spoils no other. */
+static void half_a_line_is_left_alone(void **state)
+{
+	char path[200];
+	json_t *line;
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s.reports.jsonl", host_rig.store, host_group.name);
+	f = fopen(path, "a");
+	assert_true(f && fputs("{\"member\":1,\"rep", f) > 0 && fclose(f) == 0);
+	say(1, good, 1, 1);
+	step(2);
+	assert_int_equal(lines(&line), 3);
+	assert_int_equal(json_integer_value(json_object_get(line, "member")), 1);
+	json_decref(line);
+}
+
 /* The file of reports is a link to another one: nothing is written there. */
 static void a_link_is_not_followed(void **state)
 {
@@ -173,6 +190,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lying_member_is_told_why),
 		cmocka_unit_test(a_report_is_stored_with_its_signature),
+		cmocka_unit_test(half_a_line_is_left_alone),
 		cmocka_unit_test(a_link_is_not_followed),
 	};
 

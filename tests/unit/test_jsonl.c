@@ -1,11 +1,13 @@
 /* log.jsonl: one valid object per line, doubles that keep their value, folders made, errors reported. */
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <unistd.h>
 
 #include "client/persist/jsonl.h"
 #include "common/base/buf.h"
+#include "common/telemetry/chained.h"
 #include "tests/support/unit.h"
 
 static char path[4096];
@@ -115,6 +117,53 @@ static void append_or_empty(void **state)
 	assert_null(line(1));
 }
 
+/* What a power cut left of five lines: `zeros` at byte `at` of the last but one, and `more` behind the end. The next
+ * process goes on behind line `kept`, and the chain holds. */
+static void is_mended(int at, int zeros, const char *more, int kept)
+{
+	char dir[] = "/tmp/split-jsonl.XXXXXX", file[64];
+	struct sl_chain chain = {.name = "log.jsonl"};
+	uint64_t begin = 0, last = 0;
+	struct sl_jsonl *log;
+	struct sl_fail fail;
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(file, sizeof file, "%s/log.jsonl", dir);
+	assert_int_equal(sl_jsonl_open(&log, file, &fail), SL_OK);
+	for (uint64_t i = 1; i <= 5; i++) {
+		begin = last;
+		assert_int_equal(sl_jsonl_tell(log, &last), SL_OK);
+		assert_int_equal(sl_jsonl_step(log, &(struct sl_jsonl_step){.step = i}), SL_OK);
+	}
+	assert_int_equal(sl_jsonl_close(log), SL_OK);
+	fd = open(file, O_WRONLY | O_APPEND);
+	assert_int_equal(write(fd, more, strlen(more)), strlen(more));
+	close(fd);
+	fd = open(file, O_WRONLY);
+	for (int i = 0; i < zeros; i++)
+		assert_int_equal(pwrite(fd, "", 1, (off_t)begin + at + i), 1);
+	close(fd);
+	assert_int_equal(sl_jsonl_open(&log, file, &fail), SL_OK);
+	assert_int_equal(sl_jsonl_step(log, &(struct sl_jsonl_step){.step = 6}), SL_OK);
+	assert_int_equal(sl_jsonl_close(log), SL_OK);
+	if (sl_chain_read(&chain, dir, NULL, NULL, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(chain.n, kept + 1);
+	free(chain.after);
+	unlink(file);
+	rmdir(dir);
+}
+
+static void lines_that_a_power_cut_tore_are_cut_off(void **state)
+{
+	is_mended(0, 0, "", 5);
+	is_mended(0, 0, "{\"type\":\"st", 5);
+	is_mended(0, 1, "", 3);
+	is_mended(40, 30, "", 3); /* in the midst of a line, and the line behind it is whole */
+	is_mended(5, 4096, "", 3);
+}
+
 /* A second run on the same log is refused before it changes what the first one writes. */
 static void a_second_run_is_turned_away(void)
 {
@@ -172,6 +221,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_are_whole_at_once),
 		cmocka_unit_test(append_or_empty),
+		cmocka_unit_test(lines_that_a_power_cut_tore_are_cut_off),
 		cmocka_unit_test(faults_are_told),
 		cmocka_unit_test(no_log_is_fine),
 	};
