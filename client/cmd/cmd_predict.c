@@ -180,7 +180,7 @@ static enum sl_err end_output(struct output *out, const struct sl_options *o, bo
 static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const int64_t all = setup->set[SL_SPLIT_TEST].count;
-	const uint64_t read = p->rows - p->unread;
+	const uint64_t read = p->rows - p->unread - p->passed;
 	const char *part = sl_setup_part(setup, SL_SPLIT_TEST);
 
 	if (p->fail.code)
@@ -199,6 +199,10 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	else
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " %s sample%s, accuracy %.2f %%", read, part,
 		       sl_plural(read), 100 * (double)p->correct / (double)read);
+	if (p->passed)
+		return sl_fail_set(fail, p->first.code,
+				   "%" PRIu64 " of %" PRId64 " cases have no prediction; the first: %s", p->passed, all,
+				   p->first.text);
 	return SL_OK;
 }
 
@@ -221,7 +225,9 @@ static enum sl_err predict_cases(struct sl_setup *setup, const struct sl_options
 	return err;
 }
 
-static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, FILE *out, struct sl_fail *fail)
+/* *well becomes true if all samples were tried: those with a prediction have their lines. */
+static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, FILE *out, bool *well,
+			   struct sl_fail *fail)
 {
 	static struct sl_predict p; /* static, since a task that hangs works on it until the process ends */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
@@ -260,6 +266,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		err = sl_drive(setup, &drive, o->local, fail);
 	if (!err && !streams(o))
 		err = conclude(&p, setup, fail);
+	*well = !err || (p.passed && p.rows == (uint64_t)setup->set[SL_SPLIT_TEST].count);
 	if (!setup->in_use) {
 		sl_predict_close(&p);
 		free_names(name, spec.classes);
@@ -386,6 +393,7 @@ int splitc_predict(int argc, char **argv)
 	static struct sl_setup setup;
 	struct output out = {.file = NULL};
 	struct sl_fail fail, end;
+	bool well = false;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PREDICT,
 				      SL_ANY_OPERANDS);
@@ -412,8 +420,8 @@ int splitc_predict(int argc, char **argv)
 	else if (!err)
 		err = open_output(&out, &o, conf.model.task == SL_CONF_PIXELS, &fail);
 	if (!err && !setup.cases)
-		err = predict(&setup, &o, out.file, &fail);
-	if (!setup.in_use && end_output(&out, &o, !err, &end) != SL_OK && !err) {
+		err = predict(&setup, &o, out.file, &well, &fail);
+	if (!setup.in_use && end_output(&out, &o, well, &end) != SL_OK && !err) {
 		fail = end;
 		err = end.code;
 	}

@@ -384,6 +384,7 @@ struct found {
 	struct sl_memory_need need;
 	json_t *bytes, *server; /* NULL: not asked for */
 	json_t *patch;          /* NULL: no volumes */
+	bool whole;             /* patch is of whole cases */
 	bool taken;             /* only a note: the config is right, whatever its last run has left */
 	struct sl_fail why;
 };
@@ -405,7 +406,7 @@ static void print_found(const struct sl_options *o, unsigned uses, const struct 
 	if (f->bytes)
 		sl_before_print_bytes(f->bytes);
 	if (f->patch)
-		sl_patch_cost_print(f->patch);
+		sl_patch_cost_print(f->patch, f->whole);
 	if (f->server)
 		sl_before_print_server(f->server);
 	if (f->taken)
@@ -438,6 +439,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, struct s
 	int64_t *samples = found.samples;
 	enum sl_err err = SL_OK;
 
+	found.whole = mine->data.size.n > 0;
 	setup->alone = o->alone != NULL;
 	setup->reads = trains ? SL_READS_ALL : uses & SL_USES_TEST_SET ? SL_READS_TEST : SL_READS_NONE;
 	if (o->party[0] || (o->local && trains && !mine->train.phases.n))

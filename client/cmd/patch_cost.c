@@ -125,11 +125,11 @@ enum sl_err sl_patch_cost(json_t **out, const struct sl_setup *s, bool local, st
 	return SL_OK;
 }
 
-void sl_patch_cost_print(const json_t *cost)
+void sl_patch_cost_print(const json_t *cost, bool whole)
 {
 	char text[SL_FIGURE_TEXT], bytes[SL_BYTES_TEXT];
 
-	printf("patch        %s of this host's time for head and tail, at a measured %.0f GFLOP/s\n",
+	printf("%-12s %s of this host's time for head and tail, at a measured %.0f GFLOP/s\n", whole ? "case" : "patch",
 	       sl_time_text(sl_json_number(cost, "seconds"), text), sl_json_number(cost, "gflop_s"));
 	if (sl_json_number(cost, "bytes"))
 		printf("             %s cross in all four directions",

@@ -411,6 +411,8 @@ static enum sl_err list_labelled(struct sl_images *set, const struct sl_set_spec
 		if (err && !why.key[0])
 			(void)sl_fail_at(fail, "data.labels", err, "%.500s", why.text);
 	}
+	if (!err && first)
+		sl_label_table_warn_of_parts(&table, &paths, at, dir, root);
 	if (!err)
 		err = take_rows(set, &table, &paths, at, root[strlen(dir)] ? root + strlen(dir) + 1 : "", fail);
 	if (!err && !set->files.n)

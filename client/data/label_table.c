@@ -278,3 +278,18 @@ enum sl_err sl_label_table_match(const struct sl_label_table *t, const struct sl
 	free(rows);
 	return err;
 }
+
+void sl_label_table_warn_of_parts(const struct sl_label_table *t, const struct sl_names *paths, const int64_t *at,
+				  const char *dir, const char *root)
+{
+	struct fault beside = {.n = 0};
+
+	for (int64_t r = 0; r < t->picture.n && strcmp(dir, root) != 0; r++)
+		if (at[r] >= 0 && !sl_set_in_part(sl_name(paths, at[r])))
+			note(&beside, sl_name(&t->picture, r));
+	if (beside.n)
+		sl_log(SL_LOG_WARN, "rows-of-no-part",
+		       "%s: rows whose %s lies in no folder of a part, such as train or val: %" PRId64
+		       ", such as %s: they are left out",
+		       t->path, t->what, beside.n, beside.names);
+}

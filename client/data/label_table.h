@@ -27,6 +27,9 @@ enum sl_err sl_label_table_read(struct sl_label_table *out, const char *dir, con
  * has any; NOMEM. */
 enum sl_err sl_label_table_match(const struct sl_label_table *table, const struct sl_names *paths, bool warns,
 				 int64_t **at, struct sl_fail *fail) SL_MUST_CHECK;
+/* Warns of rows whose pictures lie below dir, but in no part's folder, where `root` is such a folder. */
+void sl_label_table_warn_of_parts(const struct sl_label_table *table, const struct sl_names *paths, const int64_t *at,
+				  const char *dir, const char *root);
 /* Adds the paths of all pictures below a folder (images_list.c). NOINPUT, IO, NOMEM; DATA: a path is too long. */
 enum sl_err sl_images_paths(const char *folder, struct sl_names *out, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_label_table_close(struct sl_label_table *table); /* a zeroed one is fine */

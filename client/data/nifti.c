@@ -203,8 +203,26 @@ static void read_quaternion(const struct header *h, struct sl_world *out)
 	}
 }
 
+/* Whether the file's two affines turn its axes in other ways, or have other distances. Places may differ: a
+ * registration moves one of them. */
+static bool differ(const struct sl_nifti *sform, const struct sl_world *qform)
+{
+	struct sl_nifti other = *sform;
+	struct sl_nifti_view x, y;
+
+	other.affine = *qform;
+	sl_nifti_orient(&x, sform, false);
+	sl_nifti_orient(&y, &other, false);
+	for (int k = 0; k < 3; k++)
+		if (x.step[k] != y.step[k] ||
+		    !(fabs(sl_world_spacing(&x.affine, k) / sl_world_spacing(&y.affine, k) - 1) < 0.01))
+			return true;
+	return false;
+}
+
 static enum sl_err read_affine(const struct header *h, struct sl_nifti *out, struct sl_fail *fail)
 {
+	struct sl_world qform;
 	const struct form *f = h->form;
 	const bool turned = whole_at(h, f->codes, f->code) > 0, sheared = whole_at(h, f->codes + f->code, f->code) > 0;
 	const int unit = h->byte[h->swap && f->whole == 8 ? f->units + 3 : f->units] & 7;
@@ -214,8 +232,11 @@ static enum sl_err read_affine(const struct header *h, struct sl_nifti *out, str
 	memset(&out->affine, 0, sizeof out->affine);
 	for (int i = 0; i < 3; i++)
 		out->affine.m[i][i] = fabs(real_at(h, f->pixdim, i + 1)); /* a length, whatever the sign */
-	if (!sheared && turned)
-		read_quaternion(h, &out->affine);
+	qform = out->affine;
+	if (turned)
+		read_quaternion(h, &qform);
+	if (!sheared)
+		out->affine = qform;
 	for (int k = 0; k < 12; k++) {
 		double *m = &out->affine.m[k / 4][k % 4];
 
@@ -226,6 +247,9 @@ static enum sl_err read_affine(const struct header *h, struct sl_nifti *out, str
 	for (int k = 0; k < 3; k++)
 		if (!(sl_world_spacing(&out->affine, k) > 1e-6))
 			return damaged(fail, "its header is damaged: the distance of two voxels is 0");
+	for (int k = 0; k < 12; k++)
+		qform.m[k / 4][k % 4] *= mm;
+	out->disputed = sheared && turned && differ(out, &qform);
 	return SL_OK;
 }
 

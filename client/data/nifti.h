@@ -23,8 +23,9 @@ struct sl_world {
 struct sl_nifti {
 	int64_t dim[3]; /* of the file's axes i, j and k */
 	struct sl_world affine;
-	bool placed;  /* the file says where the voxels are; else `affine` has their sizes alone */
-	float *voxel; /* [k, j, i], scaled as the file says; NULL: only the header was read */
+	bool placed;   /* the file says where the voxels are; else `affine` has their sizes alone */
+	bool disputed; /* it says so twice, by sform and qform, and their axes or distances differ */
+	float *voxel;  /* [k, j, i], scaled as the file says; NULL: only the header was read */
 };
 
 /* A volume with its axes along the world's. Voxel (a, b, c) is voxel[first + a step[0] + b step[1] + c step[2]]. */

@@ -116,13 +116,25 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 	return err;
 }
 
+static const char *const part_names[SL_SPLIT_COUNT][8] = {{"train", "training"},
+							  {"val", "valid", "validation", "dev", "test", "testing"}};
+
+bool sl_set_in_part(const char *path)
+{
+	const size_t n = strcspn(path, "/");
+
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		for (const char *const *name = part_names[split]; *name; name++)
+			if (path[n] && strlen(*name) == n && strncasecmp(path, *name, n) == 0)
+				return true;
+	return false;
+}
+
 bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end)
 {
-	static const char *const names[SL_SPLIT_COUNT][8] = {{"train", "training"},
-							     {"val", "valid", "validation", "dev", "test", "testing"}};
 	const size_t at = strlen(dir) + 1;
 
-	for (const char *const *name = names[split]; *name; name++)
+	for (const char *const *name = part_names[split]; *name; name++)
 		for (size_t capitals = 0; capitals < 3; capitals++) { /* capitals: none, the first letter, all */
 			if (snprintf(out, PATH_MAX, "%s/%s%s", dir, *name, end) >= PATH_MAX)
 				return false;

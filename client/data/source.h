@@ -254,6 +254,8 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 /* Finds a split's usual folder in `dir` or, with `end` (".csv"), its file: train or training; val, valid,
  * validation, dev, test or testing; also as "Test" or "TEST". false: none is there, or the path is too long. */
 bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end);
+/* Whether a path below `dir` is in such a folder, of either split. */
+bool sl_set_in_part(const char *path);
 /* The part that the evaluation's files or folder are, by their usual name: "validation" or "test"; NULL: it is another
  * name. */
 const char *sl_set_part_of(const char *path);

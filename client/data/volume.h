@@ -43,6 +43,7 @@ struct sl_volume_head {
 	int64_t whole[3], crop[3], kept[3]; /* sizes before the cut; where it began, and how large it is */
 	struct sl_world world;              /* of the prepared voxels */
 	struct sl_world of_whole;           /* of the voxels before the cut, with axes turned */
+	uint32_t unplaced, disputed;        /* the file's affine: there is none; sform and qform differ */
 	uint64_t images, contents; /* hashes of the sequences' voxels; of these, the mask, the grid and the steps */
 	/* Voxels of each class in the mask, and places: how many of them, spread evenly, are named as a whole number,
 	 * place = (d H + h) W + w. */
@@ -72,10 +73,13 @@ struct sl_between {
 };
 
 enum { SL_VOLUME_QUADS = 16 }; /* a sample's random numbers of one stream: 64 words */
-#define SL_VOLUME_MAGIC "slvol 2"
+#define SL_VOLUME_MAGIC "slvol 3"
+#define SL_VOLUME_SMALL (1.0 / 64) /* of data.size: a case that fills less is doubtful */
 /* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
 #define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
 
+/* volume_doubt.c: warns of a file's affine. */
+void sl_volume_warn_of_place(bool unplaced, bool disputed, const char *path);
 /* The hash of the steps alone. */
 uint64_t sl_volume_spec_hash(const struct sl_volume_spec *spec);
 /* The hash of a case's steps and files. NOINPUT: a file is not there. */
@@ -90,8 +94,8 @@ enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, c
 int sl_volume_lock(const char *cache);
 /* Prepares a case and writes its file, which appears whole or not at all. Takes memory for all of its voxels as floats,
  * and for those of what it makes. `path`.tmp is used: only one process at a time may prepare it. Errors name the file.
- * DATA: a file is damaged, grids differ, a mask has numbers that are not 0 … 255, or all is background; NOINPUT, IO,
- * CANTCREATE, NOMEM. */
+ * DATA: a file is damaged, grids differ, a mask has numbers that are not 0 … 255, all is background, or all voxels that
+ * are made have one number; NOINPUT, IO, CANTCREATE, NOMEM. The caller warns of the head's doubts. */
 enum sl_err sl_volume_prepare(const char *path, uint64_t hash, const struct sl_volume_spec *spec,
 			      const struct sl_volume_files *files, struct sl_fail *fail) SL_MUST_CHECK;
 /* Prepares a case in memory, without its mask: it decides nothing. Errors as above. */

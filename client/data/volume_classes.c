@@ -26,21 +26,8 @@ static bool is_in(const char *path, const char *folder)
 /* Lists the cases of a folder and of those below it, but not those of its folder `masks`. */
 static enum sl_err list_below(struct sl_volume_list *l, const char *root, const char *masks, struct sl_fail *fail)
 {
-	struct sl_names folders = {0};
-	enum sl_err err = sl_images_folders(root, &folders, fail);
+	const enum sl_err err = sl_volume_list_below(l, root, "", masks, fail);
 
-	for (int64_t i = 0; i < folders.n && !err; i++) {
-		const char *name = sl_name(&folders, i);
-		char path[PATH_MAX];
-
-		if (masks && is_in(name, masks))
-			continue;
-		if (snprintf(path, sizeof path, "%s%s%s", root, name[0] ? "/" : "", name) >= PATH_MAX)
-			err = sl_fail_set(fail, SL_ERR_DATA, "%.80s…: the path is too long", root);
-		else
-			err = sl_volume_list_folder(l, path, name, false, fail);
-	}
-	sl_names_close(&folders);
 	return err ? err : sl_volume_list_group(l, fail);
 }
 
@@ -149,7 +136,8 @@ static enum sl_err name_cases(struct sl_names *out, const struct sl_volume_list 
 	for (int64_t i = 0; i < all->cases.n && fits; i++) {
 		char name[PATH_MAX];
 
-		fits = snprintf(name, sizeof name, "%s.nii.gz", sl_name(&all->cases, i)) < PATH_MAX &&
+		fits = snprintf(name, sizeof name, "%s%s", sl_name(&all->cases, i),
+				sl_nifti_ending(sl_name(&all->files, all->first[i]))) < PATH_MAX &&
 		       sl_names_add(out, name);
 	}
 	return fits ? SL_OK : no_memory(fail);
@@ -179,10 +167,16 @@ static enum sl_err by_table(struct sl_volume_list *l, const struct sl_set_spec *
 		if (err)
 			(void)sl_fail_at(fail, why.key[0] ? why.key : "data.labels", err, "%.500s", why.text);
 	}
+	if (!err && first)
+		sl_label_table_warn_of_parts(&table, &paths, at, dir, l->root);
 	if (!err)
 		err = take_rows(l, &all, &table, at, l->root[strlen(dir)] ? l->root + strlen(dir) + 1 : "", fail);
 	if (!err && !l->cases.n)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no row names a case of %s", table.path, l->root);
+	if (first) {
+		l->passed = all.passed;
+		memcpy(l->passed_name, all.passed_name, sizeof l->passed_name);
+	}
 	sl_label_table_close(&table);
 	sl_volume_list_close(&all);
 	sl_names_close(&paths);

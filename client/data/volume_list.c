@@ -3,6 +3,8 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/data/images_impl.h"
 #include "client/data/nifti.h"
 #include "client/data/parts.h"
 #include "common/base/folder.h"
+#include "common/base/log.h"
 
 #define EACH_CASE                                                                            \
 	"each case is a file CASE.nii.gz, or CASE_0000.nii.gz, CASE_0001.nii.gz … of its " \
@@ -32,6 +36,20 @@ static size_t case_bytes(const char *name)
 	    isdigit((unsigned char)name[n - 2]) && isdigit((unsigned char)name[n - 1]))
 		return n - 5;
 	return n;
+}
+
+/* Whether a file of this name holds a volume, or half of one, in a form that is not read. */
+static bool looks_like_volume(const char *name)
+{
+	static const char *const ending[] = {".nii", ".nii.gz", ".nii.bz2", ".nii.xz", ".nii.zip", ".nii.zst",
+					     ".mgz", ".mgh",    ".nrrd",    ".nhdr",   ".mha",     ".mhd",
+					     ".mnc", ".hdr",    ".img",     ".img.gz", ".hdr.gz"};
+	const size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+		if (n > strlen(ending[i]) && strcasecmp(name + n - strlen(ending[i]), ending[i]) == 0)
+			return true;
+	return false;
 }
 
 enum sl_err sl_volume_list_folder(struct sl_volume_list *l, const char *folder, const char *before, bool needs,
@@ -55,6 +73,9 @@ enum sl_err sl_volume_list_folder(struct sl_volume_list *l, const char *folder, 
 			fits = snprintf(name, sizeof name, "%s%s%s", before, before[0] ? "/" : "", entry->d_name) <
 				       PATH_MAX &&
 			       sl_names_add(&l->files, name);
+		else if (looks_like_volume(entry->d_name) && !l->passed++)
+			snprintf(l->passed_name, sizeof l->passed_name, "%.*s/%s", PATH_MAX - NAME_MAX - 2, folder,
+				 entry->d_name);
 	}
 	closedir(dir);
 	if (!fits)
@@ -63,6 +84,39 @@ enum sl_err sl_volume_list_folder(struct sl_volume_list *l, const char *folder, 
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %s; " EACH_CASE, folder,
 				   dicom ? "has DICOM files" : "no NIfTI file in it");
 	return SL_OK;
+}
+
+enum sl_err sl_volume_list_below(struct sl_volume_list *l, const char *root, const char *before, const char *without,
+				 struct sl_fail *fail)
+{
+	struct sl_names folders = {0};
+	enum sl_err err = sl_images_folders(root, &folders, fail);
+
+	for (int64_t i = 0; i < folders.n && !err; i++) {
+		const char *name = sl_name(&folders, i);
+		const size_t n = without ? strlen(without) : 0;
+		char path[PATH_MAX], begin[PATH_MAX];
+
+		if (without && strncmp(name, without, n) == 0 && (!name[n] || name[n] == '/'))
+			continue;
+		if (snprintf(path, sizeof path, "%s%s%s", root, name[0] ? "/" : "", name) >= PATH_MAX ||
+		    snprintf(begin, sizeof begin, "%s%s%s", before, before[0] && name[0] ? "/" : "", name) >= PATH_MAX)
+			err = sl_fail_set(fail, SL_ERR_DATA, "%.80s…: the path is too long", root);
+		else
+			err = sl_volume_list_folder(l, path, begin, false, fail);
+	}
+	sl_names_close(&folders);
+	return err;
+}
+
+/* Whole cases may lie in folders below, as in training. */
+static enum sl_err list_all(struct sl_volume_list *l, const char *path, struct sl_fail *fail)
+{
+	const int64_t had = l->files.n;
+	const enum sl_err err = sl_volume_list_below(l, path, path, NULL, fail);
+
+	return err || l->files.n > had ? err
+				       : sl_fail_set(fail, SL_ERR_DATA, "%s: no NIfTI file in it; " EACH_CASE, path);
 }
 
 /* Adds the files and folders that the user named. */
@@ -76,7 +130,9 @@ static enum sl_err list_given(struct sl_volume_list *l, const struct sl_set_spec
 
 		while (n > 1 && n < PATH_MAX && path[n - 1] == '/')
 			path[--n] = 0;
-		if (sl_folder_is(path))
+		if (sl_folder_is(path) && spec->volume->whole)
+			err = list_all(l, path, fail);
+		else if (sl_folder_is(path))
 			err = sl_volume_list_folder(l, path, path, true, fail);
 		else if (!sl_nifti_ending(path))
 			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no NIfTI file; " EACH_CASE, path);
@@ -231,6 +287,11 @@ enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_
 		out->channels = count_channels(out);
 	for (int64_t i = 0; i < out->cases.n && !err && !spec->given; i++)
 		err = check_case(out, i, fail);
+	if (!err && out->passed)
+		sl_log(SL_LOG_WARN, "passed-over",
+		       "%" PRId64 " file%s beside the cases %s not read, such as %s: a case is a regular file, or a "
+		       "link to one, that ends with .nii or .nii.gz",
+		       out->passed, sl_plural(out->passed), out->passed == 1 ? "is" : "are", out->passed_name);
 	return err;
 }
 

@@ -94,11 +94,8 @@ static enum sl_err read_case(struct work *w, bool whole, struct sl_fail *fail)
 		if (!err)
 			err = agree(&w->sequence[0], &w->sequence[c], f->path[c], f->path[0], fail);
 	}
-	if (!err && !w->sequence[0].placed)
-		sl_log_limited(SL_LOG_WARN, "unplaced",
-			       "%s: has neither sform nor qform, so its axes are taken to go to the right, the front "
-			       "and the head: if they do not, write the file with an affine",
-			       f->path[0]);
+	w->head.unplaced = !w->sequence[0].placed;
+	w->head.disputed = w->sequence[0].disputed;
 	if (err || w->unmasked || !f->mask[0])
 		return err;
 	err = read_file(f->mask, &w->mask, whole, fail);
@@ -235,6 +232,7 @@ enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, c
 		return SL_ERR_NOMEM;
 	err = read_case(w, false, fail);
 	if (!err) {
+		sl_volume_warn_of_place(w->head.unplaced, w->head.disputed, files->path[0]);
 		sl_nifti_orient(&w->view, &w->sequence[0], spec->xyz);
 		memcpy(w->head.kept, w->view.dim, sizeof w->head.kept);
 		err = choose_grid(w, fail);
@@ -357,11 +355,21 @@ static void scale(float *x, int64_t n, int64_t channels, const struct sl_conf_in
 
 static enum sl_err check_range(const struct work *w, struct sl_fail *fail)
 {
-	const int64_t n = w->head.dim[0] * w->head.dim[1] * w->head.dim[2] * w->head.channels;
+	const int64_t channels = w->head.channels, *dim = w->head.dim, n = dim[0] * dim[1] * dim[2] * channels;
 	float most = 0;
+	bool differs = false;
 
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < n; i++) {
 		most = fmaxf(most, fabsf(w->voxel[i]));
+		differs = differs || w->voxel[i] != w->voxel[i % channels];
+	}
+	if (!differs)
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s: all of its %" PRId64 " × %" PRId64 " × %" PRId64
+			" prepared voxels have one number, and tell a network nothing: look at the file, the "
+			"distances of its voxels, and data.intensity",
+			w->files->path[0], dim[0], dim[1], dim[2]);
 	return most <= LARGEST_HALF ? SL_OK
 				    : sl_fail_set(fail, SL_ERR_DATA,
 						  "%s: has numbers such as %g, and 16 bits hold at most %d: let "
@@ -514,8 +522,10 @@ enum sl_err sl_volume_prepare_here(struct sl_volume *out, struct sl_volume_back 
 		return SL_ERR_NOMEM;
 	w->unmasked = true;
 	err = make(w, fail);
-	if (!err)
+	if (!err) {
+		sl_volume_warn_of_place(w->head.unplaced, w->head.disputed, files->path[0]);
 		err = keep(w, out, fail);
+	}
 	*back = (struct sl_volume_back){.file = w->sequence[0], .view = w->view};
 	back->file.voxel = NULL;
 	memcpy(back->step, w->step, sizeof back->step);

@@ -237,6 +237,8 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 
 	if (!err)
 		err = look_up(v, i, files, path, fail);
+	if (!err && v->at[i].head)
+		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
 	if (err || v->at[i].head)
 		return err;
 	if (!*progress) {
@@ -251,7 +253,11 @@ static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_fi
 		err = sl_folder_make(folder, 0700, fail);
 	if (!err)
 		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
-	return err ? err : sl_volume_map(&v->at[i], path, v->hash[i], fail);
+	if (!err)
+		err = sl_volume_map(&v->at[i], path, v->hash[i], fail);
+	if (!err)
+		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
+	return err;
 }
 
 static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
@@ -293,18 +299,14 @@ static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* Warns of classes that no training case has. */
-static void note_missing(const struct volumes *v)
+/* Of cases that are divided, once. */
+static void warn(const struct volumes *v, const struct sl_set_spec *spec)
 {
-	for (int k = 0; k < v->classes.n && v->draws && !v->spec.whole; k++) {
-		int64_t n = 0;
-
-		for (int64_t i = 0; i < v->list.cases.n; i++)
-			n += v->at[i].head->voxels[k];
-		if (!n)
-			sl_log(SL_LOG_WARN, "class-missing", "class \"%.60s\": no mask in %s has it",
-			       sl_name(&v->classes, k), v->list.masks);
-	}
+	if (v->draws && !v->spec.whole)
+		sl_volume_warn_of_classes(v->at, &v->list, &v->classes);
+	sl_parts_warn_of_cases(spec, &v->list.cases);
+	if (!v->unprepared && (!spec->parts || v->draws))
+		sl_volume_warn_of_sizes(v->at, v->list.cases.n, &v->spec, &v->list, 0);
 }
 
 /* Cases that are prepared are looked at more closely. */
@@ -343,14 +345,14 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 				 "data.split.seed",
 				 (long long)v->list.cases.n);
 	if (!err && all)
-		note_missing(v);
-	else if (!err && !v->draws && !v->spec.whole)
+		warn(v, spec);
+	else if (!err)
+		sl_parts_warn_of_cases(spec, &v->list.cases);
+	if (!err && !all && !v->draws && !v->spec.whole)
 		sl_log(SL_LOG_INFO, "unprepared",
 		       "%s: not all cases are prepared, which cuts background off: there are at most %" PRId64
 		       " patches to evaluate with, and at most as many bytes. splitc data prepares them",
 		       v->list.root, count);
-	if (!err)
-		sl_parts_warn_of_cases(spec, &v->list.cases);
 	if (!err)
 		describe_set(self, v, spec->max_samples && count > spec->max_samples ? spec->max_samples : count, out);
 	if (!err)
@@ -379,8 +381,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		close_volumes(v);
 		return err;
 	}
-	note_missing(v);
-	sl_parts_warn_of_cases(spec, &v->list.cases);
+	warn(v, spec);
 	describe_set(self, v, v->unprepared ? v->list.cases.n : v->begin[v->list.cases.n], out);
 	out->data = v;
 	return SL_OK;
@@ -428,6 +429,8 @@ static enum sl_err prepare_given(const struct volumes *v, int64_t index, struct 
 
 	if (!err)
 		err = sl_volume_prepare_here(out, &never, &v->spec, files, fail);
+	if (!err)
+		sl_volume_warn_of_sizes(out, 1, &v->spec, &v->list, index);
 	free(files);
 	return err;
 }

@@ -563,7 +563,8 @@ static void put_row(struct sl_predict *p, const void *target, int64_t n)
 		put_number(p, ((const float *)target)[n], *x);
 }
 
-void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
+void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, const struct sl_fail *row_fail,
+		      int64_t rows)
 {
 	if (!p->rows && p->spec.task->kind != SL_LEARN_PIXELS)
 		put_names(&p->spec);
@@ -571,8 +572,10 @@ void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *s
 		p->index = (int64_t)p->rows;
 		if (samples[n] != (int32_t)p->rows)
 			p->unread++;
-		else
+		else if (!row_fail || !row_fail[n].code)
 			put_row(p, target, n);
+		if (row_fail && (row_fail[n].code || p->fail.code))
+			sl_predict_pass(p, row_fail[n].code ? &row_fail[n] : &p->fail);
 	}
 }
 
@@ -584,15 +587,4 @@ void sl_predict_line(struct sl_predict *p, const void *target, int64_t row, uint
 	put_row(p, target, row);
 	if (p->fail.code)
 		sl_predict_refuse(p, number, &p->fail);
-}
-
-void sl_predict_refuse(struct sl_predict *p, uint64_t number, const struct sl_fail *why)
-{
-	char text[SL_FAIL_TEXT];
-
-	snprintf(text, sizeof text, "%s", why->text);
-	sl_text_make_safe(text, '?');
-	fprintf(p->spec.out, "{\"sample\":%" PRIu64 ",\"error\":\"%s\",\"message\":", number, sl_err_name(why->code));
-	put_quoted(&p->spec, text);
-	fputs("}\n", p->spec.out);
 }

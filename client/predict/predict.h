@@ -37,6 +37,8 @@ struct sl_predict {
 	int64_t index;          /* of the current sample in the set */
 	uint64_t rows, correct; /* samples so far; right predictions, of pixels where these are predicted */
 	uint64_t unread;        /* of the samples, could not be read: they have no line */
+	uint64_t passed;        /* of the samples, have no prediction, while the others go on */
+	struct sl_fail first;   /* why the first of these has none */
 	uint64_t counted;       /* pixels that are not ignored */
 	uint8_t *mask;          /* [h, w] */
 	struct sl_room room[2]; /* a picture whose size is asked for; its mask */
@@ -53,8 +55,14 @@ void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine
  * their labels, int32_t, or numbers, float. `samples`: their indices in the set. If a row's sample is not the next one,
  * the next one could not be read, and the row has no line. The predicted class is the first of the largest logits, as
  * in an evaluation. A row without a prediction (NaN or Inf, sl_metric_is_defined) has no line, nor has one after it:
- * NONFINITE is in p->fail. A logit of -Inf is null in JSON, empty in CSV, and "-" in text. */
-void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows);
+ * NONFINITE is in p->fail. A logit of -Inf is null in JSON, empty in CSV, and "-" in text. row_fail [rows], NULL: each
+ * sample was read. With it a sample that could not be read, or has no prediction, is passed (sl_predict_pass), and
+ * those after it go on. */
+void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, const struct sl_fail *row_fail,
+		      int64_t rows);
+/* Names sample p->rows, which has no prediction, in the log and, with JSON, in a line. An error that is not of the
+ * sample, such as NOMEM, stays in p->fail, and ends the command. */
+void sl_predict_pass(struct sl_predict *p, const struct sl_fail *why);
 /* Prints row `row` of p->row, which is that sample of the set, under another number; in JSON. A row without a
  * prediction gets the line of an error. */
 void sl_predict_line(struct sl_predict *p, const void *target, int64_t row, uint64_t number);

@@ -151,7 +151,8 @@ bool sl_act_book(struct drive *d)
 		return true;
 	}
 	if (d->options->predict)
-		sl_predict_batch(d->options->predict, sl_batch_target(d->batch), d->batch->samples, d->batch->rows);
+		sl_predict_batch(d->options->predict, sl_batch_target(d->batch), d->batch->samples, d->batch->row_fail,
+				 d->batch->rows);
 	else
 		sl_training_score(d->run, sl_batch_target(d->batch), d->batch->rows);
 	d->result.t_data_s = d->batch->waited_s;

@@ -117,7 +117,7 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 	else
 		err = sl_local_eval(local, &feed, sl_training_number(run), &result, fail);
 	if (!err && predict)
-		sl_predict_batch(predict, sl_batch_target(batch), batch->samples, batch->rows);
+		sl_predict_batch(predict, sl_batch_target(batch), batch->samples, batch->row_fail, batch->rows);
 	else if (!err)
 		sl_training_score(run, sl_batch_target(batch), batch->rows);
 	result.t_data_s = batch->waited_s;

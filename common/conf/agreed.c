@@ -389,8 +389,9 @@ static const struct {
 	{"share.seal", "share.secret", "secret is not that", ": all members need the same key file, or none"},
 	{"share.labels", "data.dir", "data have other classes, columns or scales than those",
 	 ", so one head and tail cannot learn both: give all members the same names, tokenizer and data.normalize (an "
-	 "empty folder for a class without pictures). For tables, data.like takes columns, means and deviations from "
-	 "one member's about.json. Or take share.ends: private"},
+	 "empty folder for a class without pictures); of volumes also data.spacing, data.axes and data.intensity. For "
+	 "tables, data.like takes columns, means and deviations from one member's about.json. Or take share.ends: "
+	 "private"},
 	{"share.rates", "train.optimizer.lr", "learning rate, schedule, loss or division of the data is not that",
 	 ": all members need the same train.optimizer.lr and train.schedule, and where they share heads and tails the "
 	 "same "

@@ -22,7 +22,7 @@ import numpy as np
 
 CLASSES, SIDE = 4, 16
 HEAD = np.dtype([("magic", "S8"), ("hash", "u8"), ("dim", "i8", 3), ("channels", "i8"), ("whole", "i8", 3), ("crop", "i8", 3), ("kept", "i8", 3),
-                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("images", "u8"), ("contents", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
+                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("doubts", "u4", 2), ("images", "u8"), ("contents", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
 
 
 def write(path, x, affine):
@@ -252,16 +252,25 @@ def change(how, *files):
             x[x.shape[0] // 2, x.shape[1] // 2, x.shape[2] // 2] = 7
         if how == "onlyball":
             x[x > 1] = 0
+        if how == "one":
+            x[:] = 7
+        if how == "tiny":
+            affine[:3, :3] *= 0.2
+        if how == "mirrored":
+            affine[:3, :3] = np.diag(np.linalg.norm(affine[:3, :3], axis=0) * [-1, 1, 1])
         if how == "flipped":
             affine[:3, 3] += affine[:3, 0] * (x.shape[0] - 1)
             affine[:3, 0] *= -1
             x = x[::-1].copy()
         write(path, x, affine)
-        if how == "unplaced":
+        if how in ("unplaced", "mirrored"):
             with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
                 b = np.frombuffer(f.read(), np.uint8).copy()
-            b[254:256] = 0
-            b[83] ^= 0x80  # the width of a voxel is negative
+            if how == "mirrored":
+                b[252] = 1  # a qform, whose quaternion of 0 turns nothing
+            else:
+                b[254:256] = 0
+                b[83] ^= 0x80  # the width of a voxel is negative
             with (gzip.open if str(path).endswith(".gz") else open)(path, "wb") as f:
                 f.write(b.tobytes())
 

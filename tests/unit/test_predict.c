@@ -21,9 +21,9 @@ static char *write_three(struct sl_predict_spec spec)
 	spec.out = out;
 	assert_int_equal(sl_predict_open(&p, &spec, BATCH, &fail), SL_OK);
 	memcpy(p.row, row, 2 * sizeof row[0]);
-	sl_predict_batch(&p, label, (const int32_t[]){0, 1}, 2);
+	sl_predict_batch(&p, label, (const int32_t[]){0, 1}, NULL, 2);
 	memcpy(p.row, row[2], sizeof row[2]);
-	sl_predict_batch(&p, label + 2, (const int32_t[]){2}, 1);
+	sl_predict_batch(&p, label + 2, (const int32_t[]){2}, NULL, 1);
 	fclose(out);
 	assert_int_equal(p.rows, 3);
 	assert_int_equal(p.correct, 2);
@@ -155,7 +155,7 @@ static void a_sample_that_cannot_be_read_has_no_line(void **state)
 	assert_non_null(spec.out);
 	assert_int_equal(sl_predict_open(&p, &spec, 3, &fail), SL_OK);
 	memset(p.row, 0, 3 * CLASSES * sizeof *p.row);
-	sl_predict_batch(&p, label, samples, 3);
+	sl_predict_batch(&p, label, samples, NULL, 3);
 	fclose(spec.out);
 	assert_int_equal(p.rows, 3);
 	assert_int_equal(p.unread, 1);
@@ -192,7 +192,7 @@ static void a_sample_without_a_prediction_ends_the_command(void **state)
 		assert_int_equal(sl_predict_open(&p, &spec, 3, &fail), SL_OK);
 		memset(p.row, 0, 3 * CLASSES * sizeof *p.row);
 		p.row[CLASSES + 2] = bad[at / 9];
-		sl_predict_batch(&p, target, (const int32_t[]){0, 1, 2}, 3);
+		sl_predict_batch(&p, target, (const int32_t[]){0, 1, 2}, NULL, 3);
 		fclose(spec.out);
 		for (size_t i = 0; i < len; i++)
 			lines += text[i] == '\n';

@@ -226,7 +226,7 @@ static void many_places_are_spread(void **state)
 
 	for (int i = 0; i < ALL; i++) {
 		label[i] = i % 10 ? 2 : 0;
-		x[i] = 1;
+		x[i] = (float)(1 + i % 2);
 	}
 	assert_int_equal(sl_nifti_write(files.mask, &a, NULL), SL_OK);
 	a.number = x;
