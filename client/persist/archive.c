@@ -48,8 +48,6 @@ static void check_files(const struct sl_archive *a)
 	sl_assert_int(a->n_file, <=, SL_LAST_RUN_STEPS);
 	for (int i = 0; i + 1 < a->n_file; i++)
 		sl_assert_int(a->file[i], >, a->file[i + 1]);
-	if (a->n_file)
-		sl_assert_int(a->file[a->n_file - 1], >, 0);
 	sl_assert_if(a->confirmed, a->last_confirmed > 0 || a->back_to == 0);
 }
 

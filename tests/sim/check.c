@@ -532,6 +532,23 @@ bool sim_row_lacks(const struct sim_row *row)
 	return lacks;
 }
 
+/* Whether a member's list is the server's. The member may have gone before another one came back behind the last step,
+ * such as 0:22-30@21: then it lacks that place. */
+static bool is_list(const char *list, const char *all)
+{
+	char last[24];
+	const char *begin = all;
+	const size_t len =
+		(size_t)snprintf(last, sizeof last, "-%d", sim.steps < SIM_STEPS ? (int)sim.steps : SIM_STEPS);
+
+	while (*list || *all)
+		if (*all == '@' && *list != '@' && (size_t)(all - begin) >= len && strncmp(all - len, last, len) == 0)
+			all += 1 + strspn(all + 1, "0123456789");
+		else if (*list++ != *all++)
+			return false;
+	return true;
+}
+
 void sim_compare_record(int k)
 {
 	static const char key[] = "\"absent\":\"";
@@ -550,7 +567,7 @@ void sim_compare_record(int k)
 	}
 	if (f)
 		fclose(f);
-	if (told && strcmp(list, sim.absent) != 0)
+	if (told && !is_list(list, sim.absent))
 		sim_fail("member %d: its list is %.200s, and the server's %.200s", k, list, sim.absent);
 }
 
