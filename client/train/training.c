@@ -386,7 +386,8 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	bool eval = r->doing == SL_WANT_EVAL;
 
 	sl_assert_int(s->step, ==, sl_training_number(r)); /* what was asked for, once */
-	sl_assert(r->doing != SL_WANT_FINISH && s->passed == (r->doing == SL_WANT_PASS));
+	sl_assert_int(r->doing, !=, SL_WANT_FINISH);
+	sl_assert_if(r->doing == SL_WANT_PASS, s->passed);
 	if (s->passed) {
 		passed(r);
 		return;

@@ -84,7 +84,7 @@ const struct sl_session *sl_link_session(const struct sl_link *l)
 
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
 {
-	return (struct sl_step_result){.rows = 1, .loss = (double)r->state};
+	return (struct sl_step_result){.step = (uint64_t)r->state - 1, .rows = 1, .loss = (double)r->state};
 }
 
 bool sl_link_was_up(const struct sl_link *l)
