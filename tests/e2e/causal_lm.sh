@@ -129,6 +129,9 @@ for chunks in 1 4; do
 	client "changes $chunks" "$config" --set server="$two" "${changes[@]}" --set train.chunks=$chunks || fail "changes $chunks: exit status $?"
 	same_run "changes $chunks" "changes local $chunks" $((3 * steps))
 done
+# So has a run whose tail alone chooses tokens: all tokens of mid_act cross, and all change.
+as_local 'changes of all' 'changes of all, local' $((3 * steps)) "$config" --set server="$two" "${changes[@]}" --set tail_tokens=all
+[ "$(crossed 'changes of all' mid_act)" -gt "$(crossed 'changes 4' mid_act)" ] || fail "all tokens have $(crossed 'changes of all' mid_act) bytes"
 client values "$config" --local "${keep[@]}" --set codec.mid_act='quant:6,eval=8|zstd:9' || fail "values: exit status $?"
 [ "$(crossed 'changes local 4' mid_act)" -lt "$(crossed values mid_act)" ] || fail "changes have $(crossed 'changes local 4' mid_act) bytes, values $(crossed values mid_act)"
 [ "$(learned 'changes local 4')" != "$(learned values)" ] || fail 'changes make no difference'
