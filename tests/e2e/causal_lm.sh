@@ -152,6 +152,12 @@ for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
 	[ "$(tail -n 1 "$tmp/relay.out" | jq .done)" = true ] || fail "changes, $fault: no such frame passed: $(cat "$tmp/relay.out")"
 	same_run "changes $fault" 'changes 4' $((3 * steps))
 done
+# --check-config counts kept tokens where a checkpoint copies them and where an audit fetches them.
+before() { "$SPLITC" train "$config" --set server="$two" "$@" --set train.audit.every=2 --check-config --json 2>"$tmp/out" | jq -c '[.memory.client.checkpoint, .memory.server.checkpoint, .link_bytes.audit.down]'; }
+kept=$(sed -n 's/^INFO sent-kept: .*: \([0-9]*\) bytes for .*/\1/p' "$tmp/changes 4.log")
+jq -e -n --argjson with "$(before "${changes[@]}")" --argjson without "$(before "${keep[@]}")" --argjson kept "$kept" \
+	'[$with, $without] | transpose | length == 3 and all(.[0] - .[1] >= $kept and .[0] - .[1] < 1.1 * $kept)' >"$tmp/out" ||
+	fail "--check-config says $(before "${changes[@]}") with changes, $(before "${keep[@]}") without, and $kept bytes are kept"
 client 'changes audited' "$config" --set server="$two" "${changes[@]}" --set train.audit.every=2 || fail "changes audited: exit status $?"
 same_run 'changes audited' 'changes 4' $((3 * steps))
 
