@@ -152,6 +152,9 @@ for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
 	[ "$(tail -n 1 "$tmp/relay.out" | jq .done)" = true ] || fail "changes, $fault: no such frame passed: $(cat "$tmp/relay.out")"
 	same_run "changes $fault" 'changes 4' $((3 * steps))
 done
+# The report says that head_act does not cross in each epoch.
+for name in 'sent once' 'sent again'; do "$SPLITC" report "$tmp/$name" 2>/dev/null | grep -c 'Of these times with head.*the first on each link' || true; done >"$tmp/out"
+[ "$(paste -sd ' ' "$tmp/out")" = '1 0' ] || fail "reports say how often head_act crossed: $(paste -sd ' ' "$tmp/out")"
 # --check-config counts kept tokens where a checkpoint copies them and where an audit fetches them.
 before() { "$SPLITC" train "$config" --set server="$two" "$@" --set train.audit.every=2 --check-config --json 2>"$tmp/out" | jq -c '[.memory.client.checkpoint, .memory.server.checkpoint, .link_bytes.audit.down]'; }
 kept=$(sed -n 's/^INFO sent-kept: .*: \([0-9]*\) bytes for .*/\1/p' "$tmp/changes 4.log")
