@@ -28,6 +28,23 @@ static json_t *ways(double up, double down)
 	return json_pack("{s:I, s:I}", "up", (json_int_t)up, "down", (json_int_t)down);
 }
 
+/* Bytes of a Fetch, of which an audit has two: weights, moments and the codecs' state. 0: there are no audits. */
+static enum sl_err find_audit(double *bytes, const struct sl_setup *s, struct sl_backend *be, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *m = &s->plan->segment[SL_MIDDLE];
+	struct sl_port_memory port;
+	enum sl_err err;
+
+	*bytes = 0;
+	if (!s->plan->spec.fetch_state)
+		return SL_OK;
+	err = sl_port_memory(s->plan, be, be, s->agreement.codec, SL_SESSION_SERVER, &port, fail);
+	if (!err)
+		*bytes = (double)(sl_plan_fetch_count(m) + m->moments * m->trainable_count) * sizeof(float) +
+			 (double)port.state;
+	return err;
+}
+
 enum sl_err sl_before_bytes(json_t **out, const struct sl_setup *s, uint64_t steps, const int64_t *samples,
 			    struct sl_fail *fail)
 {
@@ -41,13 +58,15 @@ enum sl_err sl_before_bytes(json_t **out, const struct sl_setup *s, uint64_t ste
 	const double weights[2] = {given ? (double)m->weight_count * sizeof(float) : 0,
 				   (double)sl_plan_fetch_count(m) * sizeof(float)};
 	size_t bytes[SL_DIR_COUNT];
-	double sum[2] = {0, 0};
+	double sum[2] = {0, 0}, audit;
 	json_t *times;
 	struct sl_backend be;
 	enum sl_err err;
 
 	sl_cpu_codec_backend_open(&be);
 	err = sl_port_run_bytes(s->plan, &be, s->agreement.codec, bytes, fail);
+	if (!err)
+		err = find_audit(&audit, s, &be, fail);
 	if (err)
 		return err;
 	for (size_t dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -55,6 +74,8 @@ enum sl_err sl_before_bytes(json_t **out, const struct sl_setup *s, uint64_t ste
 				      (rows + (dir <= SL_DIR_MID_ACT ? evals * (double)samples[SL_SPLIT_TEST] : 0));
 	*out = json_pack("{s:o, s:o, s:o}", "epoch", ways(sum[0] / fmax(1, epochs), sum[1] / fmax(1, epochs)), "run",
 			 ways(sum[0] + weights[0], sum[1] + weights[1]), "weights", ways(weights[0], weights[1]));
+	if (audit > 0)
+		json_object_set_new(*out, "audit", ways(0, audit));
 	json_object_set_new(*out, "times", times = json_array());
 	for (int mbit_s = 10; mbit_s <= 1000; mbit_s *= 10)
 		json_array_append_new(times, json_pack("{s:i, s:f, s:f}", "mbit_s", mbit_s, "up_s",
@@ -73,16 +94,19 @@ static void print_time(double s)
 
 void sl_before_print_bytes(const json_t *bytes)
 {
-	static const char *const row[] = {"epoch", "run", "weights"};
-	static const char *const note[] = {"", "", "  of the middle, in the run's"};
+	static const char *const row[] = {"epoch", "run", "weights", "audit"};
+	static const char *const note[] = {"", "", "  of the middle, in the run's",
+					   "  more, for each of an audit's two Fetches"};
 	const json_t *one;
 	size_t at;
 	char up[SL_BYTES_TEXT], down[SL_BYTES_TEXT];
 
 	printf("%-12s %10s %10s  at most; headers of messages come on top\n", "link", "up", "down");
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		const json_t *w = json_object_get(bytes, row[i]);
 
+		if (!w)
+			continue;
 		printf("%-12s %10s %10s%s\n", row[i], sl_bytes_text((uint64_t)sl_json_number(w, "up"), up),
 		       sl_bytes_text((uint64_t)sl_json_number(w, "down"), down), note[i]);
 	}

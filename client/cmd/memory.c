@@ -72,7 +72,8 @@ static enum sl_err count(struct sl_memory_need *out, const struct sl_setup *setu
 	if (err)
 		return err;
 	take(out->bytes[SL_SESSION_CLIENT], &client, (uint64_t)sl_weights_floats(setup->plan->model) * sizeof(float));
-	out->bytes[SL_SESSION_CLIENT][CHECKPOINT] = state_bytes(&part[SL_HEAD]) + state_bytes(&part[SL_TAIL]);
+	out->bytes[SL_SESSION_CLIENT][CHECKPOINT] =
+		state_bytes(&part[SL_HEAD]) + state_bytes(&part[SL_TAIL]) + client.state;
 	out->bytes[SL_SESSION_CLIENT][MAPPED] = mapped_bytes(setup->plan->model);
 	err = sl_setup_memory(setup, SL_SESSION_SERVER, be, &server, &why);
 	if (err == SL_ERR_CONFIG && !here)
@@ -84,7 +85,7 @@ static enum sl_err count(struct sl_memory_need *out, const struct sl_setup *setu
 	take(out->bytes[SL_SESSION_SERVER], &server, 0);
 	/* a checkpoint makes no copy of the middle's weights */
 	out->bytes[SL_SESSION_SERVER][CHECKPOINT] =
-		state_bytes(&part[SL_MIDDLE]) - (uint64_t)part[SL_MIDDLE].weight_count * sizeof(float);
+		state_bytes(&part[SL_MIDDLE]) - (uint64_t)part[SL_MIDDLE].weight_count * sizeof(float) + server.state;
 	return SL_OK;
 }
 

@@ -87,6 +87,10 @@ static void tell_often(const struct sl_run_report *r, json_t *s)
 			       (double)(json_integer_value(json_object_get(r->summary, "samples")) -
 					(json_int_t)r->evaluations * r->samples[1]) /
 				       (double)r->samples[0]);
+	if (sl_run_report_has(r, "\n  keep_sent_bytes: ") && !sl_run_report_has(r, "\n  keep_sent_bytes: 0\n"))
+		sl_report_fact(
+			s, "Of these times with head_act",
+			"the first on each link: the server keeps it until the link ends (train.keep_sent_bytes)");
 	sl_report_fact(s, "How often each evaluated row crossed", "in %" PRIu64 " evaluations of the log%s",
 		       r->evaluations, killed ? "; more, if a killed process evaluated behind its checkpoint" : "");
 	sl_report_fact(s, "Rows trained and evaluated", "%s in all%s", sl_report_show(r->summary, "samples", rows),

@@ -254,6 +254,18 @@ void sl_local_state_close(struct sl_local_state *state)
 		sl_exec_state_close(&state->part[i]);
 }
 
+/* A chunk's size as both ends of a link have it: without the choice of tokens that the tail alone makes. */
+static struct sl_dims crossing_dims(const struct sl_local *l, const struct sl_dims *of)
+{
+	struct sl_dims dims = *of;
+
+	if (!sl_plan_cut_chosen(l->plan)) {
+		dims.chosen = 0;
+		dims.place = NULL;
+	}
+	return dims;
+}
+
 /* Does to the values of a run what a link would: one side encodes them, the other decodes them. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)
@@ -265,7 +277,7 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		.step = c->training ? c->step : c->step | 1ull << 63,
 		.chunk = (uint16_t)c->chunk,
 		.training = c->training,
-		.dims = c->dims,
+		.dims = crossing_dims(l, &c->dims),
 		.home = l->ends.use.home && l->ends.feed.samples ? l->home : NULL,
 	};
 	/* a link's payload begins with the rows' lengths, which both sides have here */

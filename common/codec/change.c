@@ -212,9 +212,19 @@ void sl_change_forget(struct sl_change *k)
 
 /* ---- its state: for each token a byte, 1 if it is kept; then the floats of these */
 
+static size_t state_bytes(int64_t tokens, int64_t features)
+{
+	return (size_t)tokens * (1 + (size_t)features * sizeof(float));
+}
+
+size_t sl_change_state_most(const struct sl_codec_env *env)
+{
+	return state_bytes(env->keep_tokens, sl_shape_row(&env->shape));
+}
+
 size_t sl_change_state_bytes(const struct sl_change *k)
 {
-	return k == NULL ? 0 : (size_t)k->tokens * (1 + (size_t)k->features * sizeof(float));
+	return k == NULL ? 0 : state_bytes(k->tokens, k->features);
 }
 
 enum sl_err sl_change_save(const struct sl_change *k, struct sl_buf *out)

@@ -31,6 +31,7 @@ void sl_change_end(struct sl_change *k, bool commit); /* else what is pending is
 void sl_change_forget(struct sl_change *k);
 /* As those of sl_codec.h; _load takes the state off the front of *in. */
 size_t sl_change_state_bytes(const struct sl_change *k);
+size_t sl_change_state_most(const struct sl_codec_env *env); /* the same, before _open */
 enum sl_err sl_change_save(const struct sl_change *k, struct sl_buf *out) SL_MUST_CHECK;
 enum sl_err sl_change_load(struct sl_change *k, struct sl_bytes *in) SL_MUST_CHECK;
 

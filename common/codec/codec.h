@@ -91,6 +91,7 @@ struct sl_codec_need {
 	struct sl_memory memory;
 	size_t bound; /* sl_codec_bound for the most rows */
 	bool plain;   /* sl_codec_is_plain */
+	size_t state; /* at least sl_codec_state_bytes; equal, but for warm factors */
 };
 /* How many values a payload of this codec carries. */
 int sl_codec_values(const struct sl_codec *codec);

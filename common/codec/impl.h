@@ -119,6 +119,8 @@ enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const 
 enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x,
 			     const struct sl_extent *e) SL_MUST_CHECK;
 size_t sl_feedback_floats(const struct sl_codec *c); /* of a residual */
+/* state.c: bytes of the state of one value's codec, without kept tokens; memory is not needed. */
+size_t sl_codec_state_most(const struct sl_codec *c);
 enum sl_err sl_feedback_save(const struct sl_codec *c, const struct residual *r, struct sl_buf *out) SL_MUST_CHECK;
 enum sl_err sl_feedback_load(struct sl_codec *c, struct residual *r, struct sl_bytes in) SL_MUST_CHECK;
 

@@ -424,6 +424,17 @@ static size_t warm_floats(const struct lowrank *l, int64_t rows)
 	return (size_t)(rows * l->r * l->kept);
 }
 
+static size_t state_most(const struct sl_stage_env *env)
+{
+	int64_t m, c, kept;
+
+	if (env->arg[WARM] == 0)
+		return 0;
+	sides(&env->most, &m, &c);
+	kept = sl_extent_ragged(&env->most) ? c : larger(m, c);
+	return (size_t)env->slots * (4 + (size_t)(env->most.rows * (int64_t)env->arg[RANK] * kept) * sizeof(float));
+}
+
 static size_t state_bytes(const void *state)
 {
 	const struct lowrank *l = state;
@@ -524,6 +535,7 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.close = close_lowrank,
 	.commit = commit,
 	.rollback = rollback,
+	.state_most = state_most,
 	.state_bytes = state_bytes,
 	.save = save,
 	.load = load,

@@ -56,6 +56,7 @@ static enum sl_err value_need(const struct sl_codec_spec *spec, const struct sl_
 		sl_need(&need.memory.device, 1, sl_codec_values_bytes(&left));
 	}
 	add_links(&c, pairing, &need.memory);
+	need.state = sl_codec_state_most(&c);
 	need.bound = sl_codec_bound(&c, env->shape.dim[0]);
 	need.plain = sl_codec_is_plain(&c);
 	*out = need;
@@ -76,11 +77,13 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 			break;
 		sl_memory_add(&sum.memory, need.memory);
 		sum.bound += need.bound;
+		sum.state += need.state;
 		sum.plain = false;
 	}
 	if (err)
 		return err;
 	sum.bound += n > 1 ? (size_t)n * SL_CODEC_VALUE_BYTES : 0;
+	sum.state += n > 1 ? (size_t)n * SL_CODEC_VALUE_BYTES : 0;
 	for (int v = 0; v < SL_CODEC_VARIANTS && !err; v++) {
 		if (!sl_codec_has_variant(spec, env, (enum sl_codec_variant)v, &other))
 			continue;
@@ -89,8 +92,10 @@ enum sl_err sl_codec_need(const struct sl_codec_spec *spec, const struct sl_code
 			return err;
 		sl_memory_add(&sum.memory, need.memory);
 		sum.bound = need.bound > sum.bound ? need.bound : sum.bound;
-		if (v == SL_CODEC_CHANGE)
+		if (v == SL_CODEC_CHANGE) {
 			sl_change_memory(env, &sum.memory);
+			sum.state += sl_change_state_most(env);
+		}
 	}
 	if (!err)
 		*out = sum;

@@ -105,7 +105,8 @@ struct sl_codec_stage {
 	void (*rollback)(void *state);
 	/* The committed state, for checkpoints. state_bytes: its most bytes. save: appends it. load: takes it off
 	 * the front of *in; DATA if that is not a state of this stage, which is then as after open. NULL: the stage
-	 * has none. */
+	 * has none. state_most: an upper bound of state_bytes, before open. */
+	size_t (*state_most)(const struct sl_stage_env *env);
 	size_t (*state_bytes)(const void *state);
 	enum sl_err (*save)(const void *state, struct sl_buf *out);
 	enum sl_err (*load)(void *state, struct sl_bytes *in);

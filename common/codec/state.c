@@ -9,13 +9,30 @@
 
 static const uint32_t magic = 0x31534353; /* "SCS1" */
 
+static size_t residual_bytes(const struct sl_codec *c)
+{
+	return 8 + (c->spec.error_feedback ? (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float)) : 0);
+}
+
+size_t sl_codec_state_most(const struct sl_codec *c)
+{
+	const struct link *link;
+	size_t bytes = residual_bytes(c);
+
+	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
+		if (link->stage->state_most != NULL) {
+			const struct sl_stage_env env = sl_codec_stage_env(c, link);
+
+			bytes += link->stage->state_most(&env);
+		}
+	return bytes;
+}
+
 static size_t value_state_bytes(const struct sl_codec *c)
 {
 	const struct link *link;
-	size_t bytes = 8 + sl_change_state_bytes(c->change);
+	size_t bytes = residual_bytes(c) + sl_change_state_bytes(c->change);
 
-	if (c->residual != NULL)
-		bytes += (size_t)c->env.slots * (4 + sl_feedback_floats(c) * sizeof(float));
 	for (int i = 0; (link = sl_codec_link(c, i)) != NULL; i++)
 		if (link->stage->state_bytes != NULL)
 			bytes += link->stage->state_bytes(link->state);

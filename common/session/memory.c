@@ -59,6 +59,7 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 		add_exec(&m, exec[i], borrows, be);
 	sl_memory_add(&m.weights, port.weights);
 	m.codecs = port.codecs;
+	m.state = port.state;
 	m.payloads = port.payloads;
 	*out = m;
 	return SL_OK;

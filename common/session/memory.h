@@ -13,6 +13,7 @@
 struct sl_session_memory {
 	struct sl_memory weights, activations, codecs, payloads;
 	uint64_t gradients, moments; /* parts of `weights`; host and device together */
+	uint64_t state;              /* the codecs' state, which a checkpoint copies: not in the sum */
 };
 
 /* Nothing is allocated. exec: a server's middle, or a client's [2] head and tail; a party has one, then NULL. borrows:

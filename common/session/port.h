@@ -85,6 +85,7 @@ void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of all frames sent 
  * allocated, and sums saturate at UINT64_MAX: the plan may be a peer's. Errors of sl_codec_need. */
 struct sl_port_memory {
 	struct sl_memory weights, codecs, payloads;
+	uint64_t state; /* of all codecs, as a checkpoint or an audit's Fetch copies it */
 };
 enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, struct sl_backend *host_be,
 			   const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_session_role role,

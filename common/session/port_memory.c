@@ -180,6 +180,7 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 			return err;
 		for (int i = 0; i < 2; i++) {
 			sl_memory_add(&m.codecs, pair[i].need.memory);
+			m.state += pair[i].need.state;
 			add_runs(&c, &pair[i], sl_port_receives(role, pair[i].dir), &m.payloads.host);
 			add_tensor(&pair[i], &host_tensor);
 		}

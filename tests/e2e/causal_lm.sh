@@ -129,6 +129,9 @@ for chunks in 1 4; do
 	client "changes $chunks" "$config" --set server="$two" "${changes[@]}" --set train.chunks=$chunks || fail "changes $chunks: exit status $?"
 	same_run "changes $chunks" "changes local $chunks" $((3 * steps))
 done
+# So has a run whose tail alone chooses tokens: all tokens of mid_act cross, and all change.
+as_local 'changes of all' 'changes of all, local' $((3 * steps)) "$config" --set server="$two" "${changes[@]}" --set tail_tokens=all
+[ "$(crossed 'changes of all' mid_act)" -gt "$(crossed 'changes 4' mid_act)" ] || fail "all tokens have $(crossed 'changes of all' mid_act) bytes"
 client values "$config" --local "${keep[@]}" --set codec.mid_act='quant:6,eval=8|zstd:9' || fail "values: exit status $?"
 [ "$(crossed 'changes local 4' mid_act)" -lt "$(crossed values mid_act)" ] || fail "changes have $(crossed 'changes local 4' mid_act) bytes, values $(crossed values mid_act)"
 [ "$(learned 'changes local 4')" != "$(learned values)" ] || fail 'changes make no difference'
@@ -149,6 +152,15 @@ for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
 	[ "$(tail -n 1 "$tmp/relay.out" | jq .done)" = true ] || fail "changes, $fault: no such frame passed: $(cat "$tmp/relay.out")"
 	same_run "changes $fault" 'changes 4' $((3 * steps))
 done
+# The report says that head_act does not cross in each epoch.
+for name in 'sent once' 'sent again'; do "$SPLITC" report "$tmp/$name" 2>/dev/null | grep -c 'Of these times with head.*the first on each link' || true; done >"$tmp/out"
+[ "$(paste -sd ' ' "$tmp/out")" = '1 0' ] || fail "reports say how often head_act crossed: $(paste -sd ' ' "$tmp/out")"
+# --check-config counts kept tokens where a checkpoint copies them and where an audit fetches them.
+before() { "$SPLITC" train "$config" --set server="$two" "$@" --set train.audit.every=2 --check-config --json 2>"$tmp/out" | jq -c '[.memory.client.checkpoint, .memory.server.checkpoint, .link_bytes.audit.down]'; }
+kept=$(sed -n 's/^INFO sent-kept: .*: \([0-9]*\) bytes for .*/\1/p' "$tmp/changes 4.log")
+jq -e -n --argjson with "$(before "${changes[@]}")" --argjson without "$(before "${keep[@]}")" --argjson kept "$kept" \
+	'[$with, $without] | transpose | length == 3 and all(.[0] - .[1] >= $kept and .[0] - .[1] < 1.1 * $kept)' >"$tmp/out" ||
+	fail "--check-config says $(before "${changes[@]}") with changes, $(before "${keep[@]}") without, and $kept bytes are kept"
 client 'changes audited' "$config" --set server="$two" "${changes[@]}" --set train.audit.every=2 || fail "changes audited: exit status $?"
 same_run 'changes audited' 'changes 4' $((3 * steps))
 

@@ -50,6 +50,10 @@ static struct sl_codec *open_counted(const char *text, const struct sl_codec_spe
 	sl_memory_add(said, need.memory);
 	if (need.bound != sl_codec_bound(codec, env->shape.dim[0]) || need.plain != sl_codec_is_plain(codec))
 		fail_msg("%s: payloads are not those that were said", text);
+	if (strstr(text, "warm=true") ? need.state < sl_codec_state_bytes(codec)
+				      : need.state != sl_codec_state_bytes(codec))
+		fail_msg("%s: a state of %zu bytes was said, and it has %zu", text, need.state,
+			 sl_codec_state_bytes(codec));
 	return codec;
 }
 
