@@ -124,16 +124,16 @@ command=eval refusing=--local refused 65 'broken/test/ball/c01.nii.gz: the file 
 # ---- prepared cases with other bytes are prepared again
 losses() { jq -c 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
 rot() { # FILE: one bit of a voxel
-	printf '\x7e' | dd of="$1" bs=1 seek=20000 conv=notrunc status=none
+	printf '\x7e' | dd of="$1" bs=1 seek=20001 conv=notrunc status=none
 }
 rot "$tmp/cache/test-ball/c00.vol"
 predict 0 --local --json
 says "$tmp/err" "WARN cache-damaged: $tmp/sorted/test/ball/c00: its prepared file in data.cache has other bytes than were written, so the case is prepared again"
 jq -c .probabilities "$tmp/all" >"$tmp/before"
 jq -c .probabilities "$tmp/out" | cmp - "$tmp/before" || fail 'predict used a damaged case'
-for name in train-ball/c00 train-shell/c01 train-tube/c02; do rot "$tmp/cache/$name.vol"; done
+for file in "$tmp"/cache/train-*/*.vol; do rot "$file"; done
 client rotten "$config" --local || fail "rotten: exit status $?"
-[ "$(grep -c "^WARN cache-damaged: " "$tmp/rotten.log")" = 4 ] || fail "rotten: $(cat "$tmp/rotten.log")"
+grep -q '^WARN cache-damaged: ' "$tmp/rotten.log" || fail "rotten: $(cat "$tmp/rotten.log")"
 [ "$(losses rotten)" = "$(losses run)" ] || fail "damaged cases trained: $(losses rotten), not $(losses run)"
 client mended "$config" --local || fail "mended: exit status $?"
 silent "$tmp/mended.log" cache-damaged
