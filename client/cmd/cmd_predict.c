@@ -412,14 +412,15 @@ int splitc_predict(int argc, char **argv)
 		setup.streams = streams(&o);
 		err = choose_source(&conf, setup.given, setup.ngiven, &fail);
 	}
-	setup.cases = conf.data.kind == SL_DATA_VOLUMES && conf.model.task == SL_CONF_PIXELS;
+	if (conf.data.kind == SL_DATA_VOLUMES)
+		setup.cases = conf.model.task == SL_CONF_PIXELS ? SL_CASES_FILES : SL_CASES_EACH;
 	if (!err)
 		err = sl_options_evaluation(&o, &conf, &setup, &fail);
-	if (!err && setup.cases)
+	if (!err && setup.cases == SL_CASES_FILES)
 		err = predict_cases(&setup, &o, &fail);
 	else if (!err)
 		err = open_output(&out, &o, conf.model.task == SL_CONF_PIXELS, &fail);
-	if (!err && !setup.cases)
+	if (!err && setup.cases != SL_CASES_FILES)
 		err = predict(&setup, &o, out.file, &well, &fail);
 	if (!setup.in_use && end_output(&out, &o, well, &end) != SL_OK && !err) {
 		fail = end;

@@ -284,26 +284,44 @@ static bool is_long_enough(struct reader *r, int64_t bytes)
 	return bytes / (r->packed ? GZIP_RATIO : 1) <= end;
 }
 
-static enum sl_err read_voxels(struct reader *r, const struct header *h, struct sl_nifti *v)
+/* What the header says of the voxels' bytes. */
+struct layout {
+	const struct type *type;
+	double offset, slope, inter;
+};
+
+static enum sl_err read_layout(const struct header *h, struct layout *out, struct sl_fail *fail)
 {
-	const int64_t datatype = whole_at(h, h->form->datatype, 2), n = v->dim[0] * v->dim[1] * v->dim[2];
-	const struct type *type = find_type(datatype);
-	const int bytes = type ? type->bytes : 1;
-	const double offset =
-		h->form->whole == 8 ? (double)whole_at(h, h->form->offset, 8) : real_at(h, h->form->offset, 0);
+	const int64_t datatype = whole_at(h, h->form->datatype, 2);
 	const double given = real_at(h, h->form->slope, 0);
 	const bool scaled = isfinite(given) && given != 0;
-	const double slope = scaled ? given : 1, inter = scaled ? real_at(h, h->form->slope, 1) : 0;
-	uint8_t some[BUFFER];
-	enum sl_err err = SL_OK;
 
-	if (!type)
-		return sl_fail_set(r->fail, SL_ERR_DATA,
+	*out = (struct layout){
+		.type = find_type(datatype),
+		.offset =
+			h->form->whole == 8 ? (double)whole_at(h, h->form->offset, 8) : real_at(h, h->form->offset, 0),
+		.slope = scaled ? given : 1,
+		.inter = scaled ? real_at(h, h->form->slope, 1) : 0,
+	};
+	if (!out->type)
+		return sl_fail_set(fail, SL_ERR_DATA,
 				   "its voxels are of datatype %" PRId64
 				   ", which is not read: write them as whole numbers or floats",
 				   datatype);
-	if (!(offset >= h->form->size && offset <= MOST_OFFSET) || !isfinite(inter))
-		return damaged(r->fail, "its header is damaged: vox_offset or scl_inter");
+	if (!(out->offset >= h->form->size && out->offset <= MOST_OFFSET) || !isfinite(out->inter))
+		return damaged(fail, "its header is damaged: vox_offset or scl_inter");
+	return SL_OK;
+}
+
+static enum sl_err read_voxels(struct reader *r, const struct header *h, const struct layout *f, struct sl_nifti *v)
+{
+	const int64_t n = v->dim[0] * v->dim[1] * v->dim[2];
+	const struct type *type = f->type;
+	const int bytes = type->bytes;
+	const double offset = f->offset, slope = f->slope, inter = f->inter;
+	uint8_t some[BUFFER];
+	enum sl_err err = SL_OK;
+
 	if (!is_long_enough(r, n * bytes))
 		return cut_off(r);
 	for (int64_t skip = (int64_t)offset - h->form->size; skip > 0 && !err; skip -= BUFFER)
@@ -335,6 +353,7 @@ enum sl_err sl_nifti_read(struct sl_nifti *out, FILE *file, bool whole, struct s
 {
 	struct reader *r = calloc(1, sizeof *r);
 	struct header h = {.form = NULL};
+	struct layout layout;
 	struct sl_nifti v = {.voxel = NULL};
 	enum sl_err err;
 
@@ -349,8 +368,10 @@ enum sl_err sl_nifti_read(struct sl_nifti *out, FILE *file, bool whole, struct s
 		err = read_sizes(&h, v.dim, fail);
 	if (!err)
 		err = read_affine(&h, &v, fail);
+	if (!err)
+		err = read_layout(&h, &layout, fail);
 	if (!err && whole)
-		err = read_voxels(r, &h, &v);
+		err = read_voxels(r, &h, &layout, &v);
 	if (r->open)
 		(void)inflateEnd(&r->z);
 	free(r);

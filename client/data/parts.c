@@ -464,7 +464,7 @@ static int by_value(const void *a, const void *b)
 
 bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, int64_t least, bool numbers, int64_t *values)
 {
-	enum { MOST_ROWS = 50, FEW = 8, TIMES = 4 }; /* FEW differences may be chance */
+	enum { FEW = 8, TIMES = 4 }; /* FEW differences may be chance */
 	int64_t several = 0, apart = 0, within = 0, between = 0;
 	bool same = false;
 
@@ -480,13 +480,12 @@ bool sl_parts_repeat(struct sl_parts_row *row, int64_t n, int64_t least, bool nu
 		within += same && differ;
 		between += !same && differ;
 	}
-	return *values >= least && n >= 2 * *values && n <= MOST_ROWS * *values && 2 * several >= *values &&
+	return *values >= least && n >= 2 * *values && n <= SL_PARTS_MOST_ROWS * *values && 2 * several >= *values &&
 	       (!numbers || 2 * apart <= *values ||
 		(between >= FEW && TIMES * within * (*values - 1) <= between * (n - *values)));
 }
 
-/* Notes what stands before the last number of a file's name, such as p012_03.png. False: there is none. */
-static bool note_beginning(struct sl_parts_row *row, const char *path, const char **name)
+bool sl_parts_note_beginning(struct sl_parts_row *row, const char *path, const char **name)
 {
 	const char *slash = strrchr(path, '/'), *dot;
 	size_t n, number;
@@ -509,35 +508,43 @@ static void say_series(const struct sl_set_spec *spec, const char *what, int64_t
 	       spec->dir, (long long)n, what, (long long)values, name, what);
 }
 
-/* Warns if all pictures' names tell that several are of one patient. Beginnings about as few as classes name these. */
+/* Whether so many names have a beginning, of all, that it may tell a patient: a few others change nothing. */
+static bool most(int64_t named, int64_t all)
+{
+	return 2 * named >= all;
+}
+
+/* Warns if most pictures' names tell that several are of one patient. Beginnings about as few as classes name these. */
 static void warn_series(const struct sl_set *set, const struct sl_set_spec *spec)
 {
 	struct sl_parts_row *row = calloc((size_t)set->count + 1, sizeof *row);
-	char room[SL_FAIL_TEXT * 4];
-	const char *name = "";
-	bool named = row && !set->source->key && strcmp(set->source->name, "images") == 0;
-	int64_t values;
+	char room[SL_FAIL_TEXT * 4], example[sizeof room] = "";
+	const bool pictures = row && !set->source->key && strcmp(set->source->name, "images") == 0;
+	const char *name;
+	int64_t values, named = 0;
 
-	for (int64_t i = 0; i < set->count && named; i++)
-		named = note_beginning(&row[i], set->source->sample_name(set, i, room, sizeof room), &name);
-	if (named && sl_parts_repeat(row, set->count, SL_PARTS_LEAST, false, &values) &&
+	for (int64_t i = 0; i < set->count && pictures; i++)
+		if (sl_parts_note_beginning(&row[named], set->source->sample_name(set, i, room, sizeof room), &name) &&
+		    !named++)
+			snprintf(example, sizeof example, "%s", name);
+	if (most(named, set->count) && sl_parts_repeat(row, named, SL_PARTS_LEAST, false, &values) &&
 	    values >= 2 * (int64_t)set->classes)
-		say_series(spec, "pictures", set->count, values, name);
+		say_series(spec, "pictures", named, values, example);
 	free(row);
 }
 
 void sl_parts_warn_of_cases(const struct sl_set_spec *spec, const struct sl_names *names)
 {
-	enum { LEAST = 3 }; /* names of cases tell no class, and sets are small */
 	struct sl_parts_row *row = calloc((size_t)names->n + 1, sizeof *row);
-	const char *name = "";
-	bool named = row && sl_parts_divides_rows(spec);
-	int64_t values;
+	const char *name, *example = "";
+	const bool divides = row && sl_parts_divides_rows(spec);
+	int64_t values, named = 0;
 
-	for (int64_t i = 0; i < names->n && named; i++)
-		named = note_beginning(&row[i], sl_name(names, i), &name);
-	if (named && sl_parts_repeat(row, names->n, LEAST, false, &values))
-		say_series(spec, "cases", names->n, values, name);
+	for (int64_t i = 0; i < names->n && divides; i++)
+		if (sl_parts_note_beginning(&row[named], sl_name(names, i), &name) && !named++)
+			example = name;
+	if (most(named, names->n) && sl_parts_repeat(row, named, SL_PARTS_LEAST_CASES, false, &values))
+		say_series(spec, "cases", named, values, example);
 	free(row);
 }
 

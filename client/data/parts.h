@@ -37,19 +37,22 @@ uint64_t sl_parts_key(const void *data, size_t bytes);
 /* keys [names->n]: of what data.split.by matches in each name, or of the whole names without it. */
 enum sl_err sl_parts_name_keys(const struct sl_set_spec *spec, const struct sl_names *names, uint64_t *keys,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* Whether training's samples are divided one by one, without `by`. */
-bool sl_parts_divides_rows(const struct sl_set_spec *spec);
-
-/* Warns if the names of cases tell that several are of one patient, and data.split divides them one by one. */
-void sl_parts_warn_of_cases(const struct sl_set_spec *spec, const struct sl_names *names);
-
 struct sl_parts_row {
 	double number; /* 0 for texts */
 	uint64_t value, label;
 	int64_t at;
 };
 
-enum { SL_PARTS_LEAST = 20 };
+/* Notes in row->value what stands before the last number of a file's name, such as p012_03.png; *name: without its
+ * folder. False: there is none. */
+bool sl_parts_note_beginning(struct sl_parts_row *row, const char *path, const char **name);
+/* Warns if most names of cases tell that several are of one patient, and data.split divides them one by one. */
+void sl_parts_warn_of_cases(const struct sl_set_spec *spec, const struct sl_names *names);
+/* Whether training's samples are divided one by one, without `by`. */
+bool sl_parts_divides_rows(const struct sl_set_spec *spec);
+
+/* Patients at least, of tables and pictures, and of cases: their names tell no class, and sets are small. */
+enum { SL_PARTS_LEAST = 20, SL_PARTS_LEAST_CASES = 3, SL_PARTS_MOST_ROWS = 50 };
 
 /* Whether n rows seem to be several of each patient or customer, whom `value` names. Sorts them, and counts *values.
  * Fewer than `least` values are kinds; SL_PARTS_LEAST is for tables and for folders of pictures. So are values of more

@@ -92,6 +92,15 @@ enum sl_err sl_volume_map(struct sl_volume *out, const char *path, uint64_t hash
 	return SL_OK;
 }
 
+bool sl_volume_is_sound(const struct sl_volume *volume)
+{
+	struct sl_volume_head head = *volume->head;
+
+	head.kept_hash = 0;
+	return volume->head->kept_hash ==
+	       XXH3_64bits_withSeed(volume->head + 1, volume->bytes - sizeof head, XXH3_64bits(&head, sizeof head));
+}
+
 void sl_volume_close(struct sl_volume *volume)
 {
 	if (volume->head)

@@ -20,10 +20,11 @@ struct sl_volume_spec {
 	bool whole;       /* a sample is a case with a class, cropped or padded about its centre; else a patch */
 	int patches;      /* of a case, in an epoch */
 	double foreground;
-	const char *cache;                /* the folder of prepared cases; "": there is none, which `cases` allows */
+	const char *cache;                /* the folder of prepared cases; "": there is none, for prediction */
 	const char (*step)[SL_CONF_TEXT]; /* [steps], of training: data.transforms */
 	int steps;
-	bool cases; /* for prediction: samples are whole cases */
+	bool cases;    /* for prediction: samples are whole cases */
+	bool predicts; /* for prediction, with `whole`: cases are prepared when they are read, as those of the user */
 };
 
 /* The files of a case. */
@@ -45,6 +46,7 @@ struct sl_volume_head {
 	struct sl_world of_whole;           /* of the voxels before the cut, with axes turned */
 	uint32_t unplaced, disputed;        /* the file's affine: there is none; sform and qform differ */
 	uint64_t images, contents; /* hashes of the sequences' voxels; of these, the mask, the grid and the steps */
+	uint64_t kept_hash;        /* of all bytes behind this head, and of the head with 0 here */
 	/* Voxels of each class in the mask, and places: how many of them, spread evenly, are named as a whole number,
 	 * place = (d H + h) W + w. */
 	int64_t voxels[SL_VOLUME_CLASSES], places[SL_VOLUME_CLASSES];
@@ -73,7 +75,7 @@ struct sl_between {
 };
 
 enum { SL_VOLUME_QUADS = 16 }; /* a sample's random numbers of one stream: 64 words */
-#define SL_VOLUME_MAGIC "slvol 3"
+#define SL_VOLUME_MAGIC "slvol 4"
 #define SL_VOLUME_SMALL (1.0 / 64) /* of data.size: a case that fills less is doubtful */
 /* Of a class in a mask, with %d for it, for the network's last one, and for SL_LEARN_IGNORED. */
 #define SL_VOLUME_CLASS "has class %d: the network has the classes 0 to %d, and %d is not counted"
@@ -89,9 +91,6 @@ enum sl_err sl_volume_hash(uint64_t *out, const struct sl_volume_spec *spec, con
  * Errors name the file. DATA, NOINPUT, IO. */
 enum sl_err sl_volume_check(int64_t dim[3], const struct sl_volume_spec *spec, const struct sl_volume_files *files,
 			    struct sl_fail *fail) SL_MUST_CHECK;
-/* Locks a folder of prepared cases, so that two processes do not prepare a case at once. Returns a descriptor, which
- * the caller closes; -1: there is no lock. */
-int sl_volume_lock(const char *cache);
 /* Prepares a case and writes its file, which appears whole or not at all. Takes memory for all of its voxels as floats,
  * and for those of what it makes. `path`.tmp is used: only one process at a time may prepare it. Errors name the file.
  * DATA: a file is damaged, grids differ, a mask has numbers that are not 0 … 255, all is background, or all voxels that
@@ -110,6 +109,8 @@ enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back
 void sl_between_lay(struct sl_between *out, int64_t n, double step, int64_t side);
 /* Maps a prepared case. NOINPUT: there is none, or it has another hash, is damaged, or belongs to another user. */
 enum sl_err sl_volume_map(struct sl_volume *out, const char *path, uint64_t hash, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether a mapped case is what was written: reads all of it. */
+bool sl_volume_is_sound(const struct sl_volume *volume);
 void sl_volume_close(struct sl_volume *volume); /* idempotent; a zeroed one is fine */
 
 /* Where patches of a size begin: before 0, if the volume is smaller on that axis. The first fits around voxel `at`, as

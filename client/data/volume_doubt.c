@@ -1,5 +1,7 @@
 /* What is doubtful about prepared cases (volume.h, volume_list.h). */
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "client/data/volume_list.h"
 #include "common/base/log.h"
@@ -96,4 +98,84 @@ void sl_volume_warn_of_classes(const struct sl_volume *at, const struct sl_volum
 			sl_log(SL_LOG_WARN, "class-missing", "class \"%.60s\": no mask in %s has it",
 			       sl_name(classes, k), list->masks);
 	}
+}
+
+/* A case by the hash of its images. */
+struct image {
+	uint64_t hash;
+	int64_t at;
+};
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct image *x = a, *y = b;
+
+	return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Whether two cases of one image have other classes, or other masks. */
+static bool differ(const struct sl_volume *at, const struct sl_volume_list *list, int64_t a, int64_t b)
+{
+	const struct sl_volume_head *x = at[a].head, *y = at[b].head;
+
+	if (list->label)
+		return list->label[a] != list->label[b];
+	return list->masks[0] && (memcmp(x->dim, y->dim, sizeof x->dim) != 0 ||
+				  memcmp(at[a].mask, at[b].mask, (size_t)(x->dim[0] * x->dim[1] * x->dim[2])) != 0);
+}
+
+/* What the cases of one image are: how many of them have an earlier one, and the pair to be named. */
+struct pairs {
+	int64_t same, apart; /* apart: with another class or mask than the earlier one */
+	int64_t pair[2];     /* one that is apart, if there is one */
+};
+
+static void count_pairs(struct pairs *p, const struct image *image, int64_t n, const struct sl_volume *at,
+			const struct sl_volume_list *list)
+{
+	int64_t first = 0;
+
+	for (int64_t i = 1; i < n; i++) {
+		bool apart;
+
+		if (image[i].hash != image[first].hash) {
+			first = i;
+			continue;
+		}
+		apart = differ(at, list, image[first].at, image[i].at);
+		if (!p->same || (apart && !p->apart)) {
+			p->pair[0] = image[first].at;
+			p->pair[1] = image[i].at;
+		}
+		p->same++;
+		p->apart += apart;
+	}
+}
+
+void sl_volume_warn_of_same(const struct sl_volume *at, const struct sl_volume_list *list)
+{
+	const int64_t n = list->cases.n;
+	struct image *image = malloc((size_t)n * sizeof *image + 1);
+	struct pairs p = {.same = 0};
+	char name[2][PATH_MAX], apart[96] = "";
+
+	for (int64_t i = 0; i < n && image; i++)
+		image[i] = (struct image){at[i].head->images, i};
+	if (image) {
+		qsort(image, (size_t)n, sizeof *image, by_hash);
+		count_pairs(&p, image, n, at, list);
+	}
+	free(image);
+	if (!p.same)
+		return;
+	for (int k = 0; k < 2; k++)
+		sl_volume_list_name(list, p.pair[k], name[k], sizeof name[k]);
+	if (p.apart)
+		snprintf(apart, sizeof apart, ", %" PRId64 " of them with another %s", p.apart,
+			 list->label ? "class" : "mask");
+	sl_log(SL_LOG_WARN, "same-images",
+	       "%s: %" PRId64 " of %" PRId64
+	       " cases have the images of another case%s, such as %s and %s: take all but "
+	       "one of them out",
+	       list->root, p.same, n, apart, name[0], name[1]);
 }

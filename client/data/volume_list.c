@@ -214,14 +214,54 @@ static int64_t count_channels(const struct sl_volume_list *l)
 }
 
 /* Takes a file out of the list that is named twice, such as by itself and by its folder. */
-static void drop_twice(struct sl_names *files)
+static bool drop_twice(struct sl_names *files, struct sl_names *again)
 {
 	int64_t n = files->n > 0;
+	bool fits = true;
 
 	for (int64_t i = 1; i < files->n; i++)
 		if (strcmp(sl_name(files, i), sl_name(files, n - 1)) != 0)
 			files->at[n++] = files->at[i];
+		else
+			fits = fits && sl_names_add(again, sl_name(files, i));
 	files->n = n;
+	return fits;
+}
+
+/* Lists a case once for each time that the user named it, as pictures are. */
+static enum sl_err repeat(struct sl_volume_list *l, struct sl_fail *fail)
+{
+	struct sl_names files = {0}, cases = {0};
+	int64_t *first = calloc((size_t)(l->files.n + l->again.n * l->channels) + 1, sizeof *first), again = 0;
+	bool fits = first;
+
+	for (int64_t i = 0; i < l->cases.n && fits; i++) {
+		const int64_t begin = l->first[i], end = l->first[i + 1];
+		int64_t times = 1;
+
+		for (; again < l->again.n && strcmp(sl_name(&l->again, again), sl_name(&l->files, end - 1)) <= 0;
+		     again++)
+			times += strcmp(sl_name(&l->again, again), sl_name(&l->files, begin)) == 0;
+		for (; times && fits; times--) {
+			fits = sl_names_add(&cases, sl_name(&l->cases, i));
+			for (int64_t f = begin; f < end && fits; f++)
+				fits = sl_names_add(&files, sl_name(&l->files, f));
+			first[cases.n] = files.n;
+		}
+	}
+	if (!fits) {
+		sl_names_close(&files);
+		sl_names_close(&cases);
+		free(first);
+		return no_memory(fail);
+	}
+	sl_names_close(&l->files);
+	sl_names_close(&l->cases);
+	free(l->first);
+	l->files = files;
+	l->cases = cases;
+	l->first = first;
+	return SL_OK;
 }
 
 enum sl_err sl_volume_list_group(struct sl_volume_list *l, struct sl_fail *fail)
@@ -229,7 +269,8 @@ enum sl_err sl_volume_list_group(struct sl_volume_list *l, struct sl_fail *fail)
 	int64_t twice[2];
 
 	sl_names_sort(&l->files);
-	drop_twice(&l->files);
+	if (!drop_twice(&l->files, &l->again))
+		return no_memory(fail);
 	l->first = calloc((size_t)l->files.n + 1, sizeof *l->first);
 	if (!l->first)
 		return no_memory(fail);
@@ -283,9 +324,11 @@ enum sl_err sl_volume_list_open(struct sl_volume_list *out, const struct sl_set_
 		err = sl_volume_list_folder(out, out->root, "", true, fail);
 	if (!err && !whole)
 		err = sl_volume_list_group(out, fail);
+	if (!err && spec->given && spec->volume->whole && out->again.n)
+		err = repeat(out, fail);
 	if (!err && whole) /* rows of a table, of one part */
 		out->channels = count_channels(out);
-	for (int64_t i = 0; i < out->cases.n && !err && !spec->given; i++)
+	for (int64_t i = 0; i < out->cases.n && !err && !spec->given && !spec->volume->predicts; i++)
 		err = check_case(out, i, fail);
 	if (!err && out->passed)
 		sl_log(SL_LOG_WARN, "passed-over",
@@ -300,6 +343,7 @@ void sl_volume_list_close(struct sl_volume_list *l)
 	sl_names_close(&l->files);
 	sl_names_close(&l->cases);
 	sl_names_close(&l->classes);
+	sl_names_close(&l->again);
 	free(l->first);
 	free(l->label);
 	free(l->key);

@@ -11,6 +11,7 @@ struct sl_volume_list {
 	char root[PATH_MAX];          /* the folder of the cases; "": names are paths */
 	char masks[PATH_MAX];         /* the folder of their masks; "": they have none */
 	struct sl_names files, cases; /* sorted; names in `root` */
+	struct sl_names again;        /* sorted: files that the user named before */
 	int64_t *first;               /* [cases + 1], a case's files */
 	int64_t channels;             /* sequences of a case */
 	int64_t passed;               /* files of volumes that are not read */
@@ -52,6 +53,8 @@ void sl_volume_warn_of_sizes(const struct sl_volume *at, int64_t n, const struct
 /* The same: of classes that no mask of the list's prepared cases has. */
 void sl_volume_warn_of_classes(const struct sl_volume *at, const struct sl_volume_list *list,
 			       const struct sl_names *classes);
+/* The same: of prepared cases that have one image. */
+void sl_volume_warn_of_same(const struct sl_volume *at, const struct sl_volume_list *list);
 /* The path of a case without ending. */
 void sl_volume_list_name(const struct sl_volume_list *list, int64_t i, char *out, size_t size);
 

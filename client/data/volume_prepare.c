@@ -5,13 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
 #include "client/data/volume.h"
-#include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/codec/loops.h"
 #include "common/graph/task.h"
@@ -408,28 +406,67 @@ static enum sl_err note_places(struct work *w, int64_t *n, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static enum sl_err write_case(const struct work *w, const char *path, int64_t places, struct sl_fail *fail)
+/* Where a prepared case goes: into its file, or only into a hash. */
+struct sink {
+	struct sl_newfile *file;
+	XXH3_state_t *hash;
+};
+
+static enum sl_err put(const struct sink *to, const void *from, size_t len, struct sl_fail *fail)
+{
+	if (to->file)
+		return sl_newfile_write(to->file, from, len, fail);
+	XXH3_64bits_update(to->hash, from, len);
+	return SL_OK;
+}
+
+/* Puts all that is behind the head. */
+static enum sl_err put_body(const struct sink *to, const struct work *w, int64_t places, struct sl_fail *fail)
 {
 	const int64_t voxels = w->head.dim[0] * w->head.dim[1] * w->head.dim[2], all = voxels * w->head.channels;
 	uint16_t half[4096];
 	enum { SOME = sizeof half / sizeof *half };
-	struct sl_newfile file;
-	enum sl_err err = sl_newfile_open(&file, path, 0600, SL_FP_NONE, fail);
+	enum sl_err err = SL_OK;
 
-	if (!err)
-		err = sl_newfile_write(&file, &w->head, sizeof w->head, fail);
 	for (int64_t at = 0; at < all && !err; at += SOME) {
 		const int64_t n = all - at < SOME ? all - at : SOME;
 
 		(void)sl_codec_loops_c.to_f16(w->voxel + at, n, (uint8_t *)half);
-		err = sl_newfile_write(&file, half, (size_t)n * sizeof *half, fail);
+		err = put(to, half, (size_t)n * sizeof *half, fail);
 	}
 	if (!err)
-		err = sl_newfile_write(&file, w->label, (size_t)voxels, fail);
+		err = put(to, w->label, (size_t)voxels, fail);
 	if (!err)
-		err = sl_newfile_write(&file, (const char[4]){0}, (size_t)(-(2 * all + voxels) & 3), fail);
+		err = put(to, (const char[4]){0}, (size_t)(-(2 * all + voxels) & 3), fail);
+	return err ? err : put(to, w->place, (size_t)places * sizeof *w->place, fail);
+}
+
+/* Sets the head's last number, by which a reader knows whether the file still has what was written. */
+static enum sl_err hash_file(struct work *w, int64_t places, struct sl_fail *fail)
+{
+	const struct sink to = {.hash = XXH3_createState()};
+	enum sl_err err;
+
+	if (!to.hash)
+		return no_memory(w, fail);
+	XXH3_64bits_reset_withSeed(to.hash, XXH3_64bits(&w->head, sizeof w->head));
+	err = put_body(&to, w, places, fail);
+	w->head.kept_hash = XXH3_64bits_digest(to.hash);
+	XXH3_freeState(to.hash);
+	return err;
+}
+
+static enum sl_err write_case(struct work *w, const char *path, int64_t places, struct sl_fail *fail)
+{
+	struct sl_newfile file;
+	const struct sink to = {.file = &file};
+	enum sl_err err = hash_file(w, places, fail);
+
+	err = err ? err : sl_newfile_open(&file, path, 0600, SL_FP_NONE, fail);
 	if (!err)
-		err = sl_newfile_write(&file, w->place, (size_t)places * sizeof *w->place, fail);
+		err = put(&to, &w->head, sizeof w->head, fail);
+	if (!err)
+		err = put_body(&to, w, places, fail);
 	return err ? err : sl_newfile_finish(&file, fail);
 }
 
@@ -560,20 +597,4 @@ enum sl_err sl_volume_read_mask(uint8_t **out, const struct sl_volume_back *back
 	else
 		*out = label;
 	return err;
-}
-
-int sl_volume_lock(const char *cache)
-{
-	char path[PATH_MAX];
-	int fd;
-
-	if (snprintf(path, sizeof path, "%s/lock", cache) >= PATH_MAX)
-		return -1;
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
-		return fd;
-	sl_log(SL_LOG_INFO, "prepare-wait", "%s: another process prepares volumes there: this one waits for it", cache);
-	while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
-		;
-	return fd;
 }

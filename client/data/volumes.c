@@ -1,38 +1,16 @@
 /* The source of volumes: cases in folders, prepared once, and patches of them. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "client/data/parts.h"
 #include "client/data/sources.h"
-#include "client/data/volume.h"
-#include "client/data/volume_list.h"
-#include "client/data/volume_step.h"
 #include "client/data/volume_warp.h"
-#include "common/base/clock.h"
-#include "common/base/folder.h"
+#include "client/data/volumes_impl.h"
 #include "common/base/log.h"
-#include "common/telemetry/progress.h"
-
-struct volumes {
-	struct sl_volume_list list;
-	struct sl_names classes;
-	struct sl_volume_spec spec;
-	struct sl_volume *at; /* [cases] */
-	uint64_t *hash;       /* [cases] */
-	uint64_t *key;        /* [cases], of data.split */
-	int64_t *begin;       /* [cases + 1], a case's samples */
-	bool unprepared;      /* cases are for prediction: a sample is one of them */
-	bool draws;           /* samples are drawn anew in each epoch; else they cover the cases */
-	int mask_classes;
-	struct sl_step step[SL_VOLUME_STEPS];
-};
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
@@ -41,7 +19,7 @@ static enum sl_err no_memory(struct sl_fail *fail)
 
 static const struct sl_source classed;
 
-static bool set_classes(struct volumes *v, const struct sl_set_spec *spec)
+static bool set_classes(struct sl_volumes *v, const struct sl_set_spec *spec)
 {
 	bool fits = true;
 
@@ -59,7 +37,7 @@ static bool set_classes(struct volumes *v, const struct sl_set_spec *spec)
 	return fits;
 }
 
-static void close_volumes(struct volumes *v)
+static void close_volumes(struct sl_volumes *v)
 {
 	for (int64_t i = 0; i < v->list.cases.n && v->at; i++)
 		sl_volume_close(&v->at[i]);
@@ -73,7 +51,7 @@ static void close_volumes(struct volumes *v)
 }
 
 /* What data.split keeps together. */
-static enum sl_err set_keys(struct volumes *v, const struct sl_set_spec *spec, struct sl_fail *fail)
+static enum sl_err set_keys(struct sl_volumes *v, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	if (v->list.key) {
 		v->key = v->list.key;
@@ -103,16 +81,16 @@ static enum sl_err check_task(const struct sl_set_spec *spec, struct sl_fail *fa
 }
 
 /* Lists the cases and reads the steps. On failure *out is NULL. */
-static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, struct sl_fail *fail)
+static enum sl_err list(struct sl_volumes **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	struct volumes *v = calloc(1, sizeof *v);
+	struct sl_volumes *v = calloc(1, sizeof *v);
 	enum sl_err err;
 
 	*out = NULL;
 	if (!v)
 		return no_memory(fail);
 	v->spec = *spec->volume;
-	v->unprepared = v->spec.cases || (v->spec.whole && spec->given);
+	v->unprepared = v->spec.cases || (v->spec.whole && (spec->given || v->spec.predicts));
 	v->draws = spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN);
 	err = spec->files ? sl_fail_at(fail, "data.kind", SL_ERR_CONFIG, "volumes are read from folders below data.dir")
 	      : !v->unprepared && !v->spec.cache[0] ? sl_fail_at(fail, "data.cache", SL_ERR_CONFIG,
@@ -141,7 +119,7 @@ static enum sl_err list(struct volumes **out, const struct sl_set_spec *spec, st
 	return err;
 }
 
-static void describe_set(const struct sl_source *self, const struct volumes *v, int64_t count, struct sl_set *out)
+static void describe_set(const struct sl_source *self, const struct sl_volumes *v, int64_t count, struct sl_set *out)
 {
 	const int64_t *patch = v->spec.patch;
 
@@ -159,7 +137,7 @@ static void describe_set(const struct sl_source *self, const struct volumes *v, 
 }
 
 /* The samples of a case of this size. */
-static int64_t count_of(const struct volumes *v, const int64_t dim[3])
+static int64_t count_of(const struct sl_volumes *v, const int64_t dim[3])
 {
 	int64_t n = 1;
 
@@ -170,122 +148,9 @@ static int64_t count_of(const struct volumes *v, const int64_t dim[3])
 	return n;
 }
 
-/* ---- preparation */
-
-/* The file of a prepared case, below the cache: train-CASE.vol, or train-CLASS/CASE.vol. */
-static enum sl_err name_prepared(char path[PATH_MAX], const struct volumes *v, const char *name, struct sl_fail *fail)
-{
-	const char *slash = strrchr(v->list.root, '/');
-
-	if (snprintf(path, PATH_MAX, "%s/%.15s-%s.vol", v->spec.cache, slash ? slash + 1 : v->list.root, name) >=
-	    PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%.80s…: the path is too long", v->spec.cache);
-	return SL_OK;
-}
-
-static void show_progress(struct sl_progress *progress, int64_t done, int64_t all)
-{
-	const struct sl_progress_state state = {.phase = "prepare",
-						.epoch = 1,
-						.epochs = 1,
-						.step = (uint64_t)done,
-						.steps = (uint64_t)all,
-						.steps_left = (uint64_t)(all - done),
-						.samples = (uint64_t)done,
-						.loss = (double)NAN,
-						.acc = (double)NAN};
-
-	if (progress)
-		sl_progress_update(progress, &state, sl_now_ms());
-}
-
-/* Maps case i if it is prepared. `path` becomes that of its prepared file. */
-static enum sl_err look_up(struct volumes *v, int64_t i, const struct sl_volume_files *files, char path[PATH_MAX],
-			   struct sl_fail *fail)
-{
-	enum sl_err err = name_prepared(path, v, files->name, fail);
-
-	if (!err)
-		err = sl_volume_hash(&v->hash[i], &v->spec, files, fail);
-	if (!err)
-		(void)!sl_volume_map(&v->at[i], path, v->hash[i], NULL);
-	return err;
-}
-
-/* DATA: the mask of a prepared case has a class that the network lacks. */
-static enum sl_err check_classes(const struct volumes *v, int64_t i, const struct sl_volume_files *files,
-				 struct sl_fail *fail)
-{
-	const int64_t *voxels = v->at[i].head->voxels;
-
-	for (int k = v->mask_classes; k < SL_LEARN_IGNORED && !v->spec.whole; k++)
-		if (voxels[k])
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s: " SL_VOLUME_CLASS ". It has %" PRId64 " voxel%s of class %d",
-					   files->mask, k, v->mask_classes - 1, SL_LEARN_IGNORED, voxels[k],
-					   sl_plural(voxels[k]), k);
-	return SL_OK;
-}
-
-/* Maps a case, which is prepared first where that was not done yet. */
-static enum sl_err prepare_one(struct volumes *v, int64_t i, struct sl_volume_files *files,
-			       struct sl_progress **progress, struct sl_fail *fail)
-{
-	const struct sl_progress_options shown = {.fd = 2};
-	char path[PATH_MAX], folder[PATH_MAX];
-	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
-
-	if (!err)
-		err = look_up(v, i, files, path, fail);
-	if (!err && v->at[i].head)
-		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
-	if (err || v->at[i].head)
-		return err;
-	if (!*progress) {
-		sl_log(SL_LOG_INFO, "prepare",
-		       "volumes of %s are prepared into %s (data.cache): %" PRId64 " case%s of "
-		       "%" PRId64 " sequence%s",
-		       v->list.root, v->spec.cache, v->list.cases.n, sl_plural(v->list.cases.n), v->list.channels,
-		       sl_plural(v->list.channels));
-		err = sl_progress_open(progress, &shown, fail);
-	}
-	if (!err && sl_folder_of(path, folder)) /* a class's */
-		err = sl_folder_make(folder, 0700, fail);
-	if (!err)
-		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
-	if (!err)
-		err = sl_volume_map(&v->at[i], path, v->hash[i], fail);
-	if (!err)
-		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
-	return err;
-}
-
-static enum sl_err prepare(struct volumes *v, struct sl_fail *fail)
-{
-	struct sl_volume_files *files = malloc(sizeof *files);
-	struct sl_progress *progress = NULL;
-	enum sl_err err = sl_folder_make(v->spec.cache, 0700, fail);
-	const int lock = err ? -1 : sl_volume_lock(v->spec.cache);
-
-	if (!err && !files)
-		err = no_memory(fail);
-	for (int64_t i = 0; i < v->list.cases.n && !err; i++) {
-		err = prepare_one(v, i, files, &progress, fail);
-		if (!err)
-			err = check_classes(v, i, files, fail);
-		if (!err)
-			show_progress(progress, i + 1, v->list.cases.n);
-	}
-	sl_progress_close(progress);
-	if (lock >= 0)
-		close(lock);
-	free(files);
-	return err;
-}
-
 /* ---- samples */
 
-static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
+static enum sl_err count_samples(struct sl_volumes *v, struct sl_fail *fail)
 {
 	v->begin = calloc((size_t)v->list.cases.n + 1, sizeof *v->begin);
 	if (!v->begin)
@@ -300,13 +165,15 @@ static enum sl_err count_samples(struct volumes *v, struct sl_fail *fail)
 }
 
 /* Of cases that are divided, once. */
-static void warn(const struct volumes *v, const struct sl_set_spec *spec)
+static void warn(const struct sl_volumes *v, const struct sl_set_spec *spec)
 {
 	if (v->draws && !v->spec.whole)
 		sl_volume_warn_of_classes(v->at, &v->list, &v->classes);
 	sl_parts_warn_of_cases(spec, &v->list.cases);
-	if (!v->unprepared && (!spec->parts || v->draws))
-		sl_volume_warn_of_sizes(v->at, v->list.cases.n, &v->spec, &v->list, 0);
+	if (v->unprepared || (spec->parts && !v->draws))
+		return;
+	sl_volume_warn_of_sizes(v->at, v->list.cases.n, &v->spec, &v->list, 0);
+	sl_volume_warn_of_same(v->at, &v->list);
 }
 
 /* Cases that are prepared are looked at more closely. */
@@ -314,7 +181,7 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 			     struct sl_fail *fail)
 {
 	struct sl_volume_files *files = malloc(sizeof *files);
-	struct volumes *v = NULL;
+	struct sl_volumes *v = NULL;
 	struct sl_set part = {.data = NULL};
 	char path[PATH_MAX];
 	bool all = true;
@@ -326,9 +193,9 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 		if (!err)
 			err = sl_volume_check(dim, &v->spec, files, fail);
 		if (!err)
-			err = look_up(v, i, files, path, fail);
+			err = sl_volumes_look_up(v, i, files, path, fail);
 		if (!err && v->at[i].head)
-			err = check_classes(v, i, files, fail);
+			err = sl_volumes_check_classes(v, i, files, fail);
 		all = all && v->at[i].head;
 		if (!err && (v->spec.whole || !spec->parts || sl_parts_of(spec->parts, v->key[i]) == spec->parts->own))
 			count += v->spec.whole ? 1 : count_of(v, v->at[i].head ? v->at[i].head->dim : dim);
@@ -368,13 +235,15 @@ static enum sl_err check_set(const struct sl_source *self, struct sl_set *out, c
 static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			    struct sl_fail *fail)
 {
-	struct volumes *v;
+	struct sl_volumes *v;
 	enum sl_err err = list(&v, spec, fail);
 
 	if (err)
 		return err;
 	if (!v->unprepared)
-		err = prepare(v, fail);
+		err = sl_volumes_prepare(v, fail);
+	else if (v->spec.predicts && !spec->given && v->spec.cache[0])
+		err = sl_volumes_find(v, fail);
 	if (!err && !v->unprepared)
 		err = count_samples(v, fail);
 	if (err) {
@@ -393,7 +262,7 @@ static void close_set(struct sl_set *set)
 }
 
 /* Which case a sample is of. */
-static int64_t case_of(const struct volumes *v, int64_t index)
+static int64_t case_of(const struct sl_volumes *v, int64_t index)
 {
 	int64_t low = 0, high = v->list.cases.n - 1;
 
@@ -411,7 +280,7 @@ static int64_t case_of(const struct volumes *v, int64_t index)
 }
 
 /* With spec.cases. */
-static enum sl_err take_files(const struct volumes *v, int64_t index, struct sl_room *room,
+static enum sl_err take_files(const struct sl_volumes *v, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	if (sl_room_need(room, sizeof(struct sl_volume_files)))
@@ -420,31 +289,16 @@ static enum sl_err take_files(const struct volumes *v, int64_t index, struct sl_
 	return sl_volume_list_files(&v->list, index, (struct sl_volume_files *)(void *)room->data, fail);
 }
 
-/* Of whole cases that the user named: prepares one in memory. */
-static enum sl_err prepare_given(const struct volumes *v, int64_t index, struct sl_volume *out, struct sl_fail *fail)
-{
-	struct sl_volume_files *files = malloc(sizeof *files);
-	struct sl_volume_back never;
-	enum sl_err err = files ? sl_volume_list_files(&v->list, index, files, fail) : no_memory(fail);
-
-	if (!err)
-		err = sl_volume_prepare_here(out, &never, &v->spec, files, fail);
-	if (!err)
-		sl_volume_warn_of_sizes(out, 1, &v->spec, &v->list, index);
-	free(files);
-	return err;
-}
-
 /* Cuts a sample into the room; mask NULL: there is none. */
-static enum sl_err cut(const struct volumes *v, int64_t index, const struct sl_sample_draw *draw, float *voxel,
+static enum sl_err cut(const struct sl_volumes *v, int64_t index, const struct sl_sample_draw *draw, float *voxel,
 		       int32_t *mask, struct sl_fail *fail)
 {
 	const int64_t which = case_of(v, index);
 	struct sl_volume given = {.head = NULL};
-	const struct sl_volume *of = v->unprepared ? &given : &v->at[which];
+	const struct sl_volume *of = &v->at[which];
 	double m[3][3];
 	int64_t at[3];
-	enum sl_err err = v->unprepared ? prepare_given(v, which, &given, fail) : SL_OK;
+	enum sl_err err = v->unprepared ? sl_volumes_given(v, which, &of, &given, fail) : SL_OK;
 
 	if (err)
 		return err;
@@ -469,7 +323,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
 	static const struct sl_sample_draw none = {0};
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 	const struct sl_sample_draw *draw = room->draw ? room->draw : &none;
 	const int64_t *patch = v->spec.patch, voxels = patch[0] * patch[1] * patch[2];
 	struct sl_fail why = {.text = ""};
@@ -500,7 +354,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 
 	sl_volume_list_name(&v->list, case_of(v, index), out, size);
 	return out;
@@ -508,20 +362,20 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 
 static const char *class_name(const struct sl_set *set, int label)
 {
-	return sl_name(&((const struct volumes *)set->data)->classes, label);
+	return sl_name(&((const struct sl_volumes *)set->data)->classes, label);
 }
 
 /* All patches of a case, and of cases with one key, stay in one part of data.split. */
 static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 
 	return v->key[case_of(v, index)];
 }
 
 static uint64_t images(const struct sl_set *set, int64_t index)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 
 	/* of cases for prediction nothing is read yet */
 	return v->unprepared ? (uint64_t)index : v->at[case_of(v, index)].head->images;
@@ -529,7 +383,7 @@ static uint64_t images(const struct sl_set *set, int64_t index)
 
 static uint64_t fingerprint(const struct sl_set *set)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 
 	uint64_t hash = XXH3_64bits(v->list.cases.text, v->list.cases.bytes);
 
@@ -540,7 +394,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 static int32_t label(const struct sl_set *set, int64_t index)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 
 	return v->list.label ? v->list.label[index] : 0;
 }
@@ -548,7 +402,7 @@ static int32_t label(const struct sl_set *set, int64_t index)
 /* Of whole cases: with their classes. */
 static uint64_t fingerprint_of_classes(const struct sl_set *set)
 {
-	const struct volumes *v = set->data;
+	const struct sl_volumes *v = set->data;
 	const uint64_t hash = XXH3_64bits_withSeed(v->classes.text, v->classes.bytes, fingerprint(set));
 
 	return v->list.label
@@ -560,7 +414,7 @@ static uint64_t fingerprint_of_classes(const struct sl_set *set)
 static void describe(const struct sl_set *set, json_t *about)
 {
 	static const char *const kind[] = {"none", "ct", "mri"};
-	const struct sl_volume_spec *s = &((const struct volumes *)set->data)->spec;
+	const struct sl_volume_spec *s = &((const struct sl_volumes *)set->data)->spec;
 	const struct sl_conf_intensity *x = &s->intensity;
 
 	json_object_set_new(about, "volume",
@@ -583,6 +437,6 @@ static void describe(const struct sl_set *set, json_t *about)
  * With spec.cases, for prediction, a sample is a case: nothing is prepared, and its input is the struct
  * sl_volume_files of its files. The user may name the cases then, which have no masks. */
 const struct sl_source sl_source_volumes = {FUNCTIONS, .fingerprint = fingerprint};
-/* With spec.whole a sample is a case, cropped or padded, with a class. Cases that the user named are prepared in memory
- * when they are read, and have no class. */
+/* With spec.whole a sample is a case, cropped or padded, with a class. Cases for prediction are prepared in memory when
+ * they are read; those that the user named have no class. */
 static const struct sl_source classed = {FUNCTIONS, .fingerprint = fingerprint_of_classes, .label = label};

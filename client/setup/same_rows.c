@@ -3,6 +3,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "client/data/parts.h"
 #include "client/setup/setup.h"
 #include "common/base/log.h"
 
@@ -155,6 +156,78 @@ static void warn_of_cases(const struct sl_set *train, const struct sl_set *test)
 		       (long long)shared, (long long)m);
 }
 
+static int by_beginning(const void *a, const void *b)
+{
+	const struct sl_parts_row *x = a, *y = b;
+
+	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Notes the beginnings of a set's names, which of a case with several samples is one. Returns how many there are.
+ * `at` tells the sets apart. */
+static int64_t note_set(struct sl_parts_row *row, const struct sl_set *set, int at)
+{
+	char room[2][SL_FAIL_TEXT * 4] = {"", ""};
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < set->count; i++) {
+		const char *path = set->source->sample_name(set, i, room[i % 2], sizeof room[0]), *name;
+
+		if (strcmp(path, room[(i + 1) % 2]) == 0 || !sl_parts_note_beginning(&row[n], path, &name))
+			continue;
+		row[n].label = (uint64_t)i;
+		row[n++].at = at;
+	}
+	return n;
+}
+
+/* Counts the rows of the test set, `at` 1, whose beginnings training has, too. *example: the index of one. */
+static int64_t count_in_both(struct sl_parts_row *row, int64_t n, int64_t *values, int64_t *example)
+{
+	int64_t shared = 0;
+	bool trained = false;
+
+	qsort(row, (size_t)n, sizeof *row, by_beginning);
+	*values = 0;
+	for (int64_t i = 0; i < n; i++) {
+		if (!i || row[i].value != row[i - 1].value) {
+			++*values;
+			trained = row[i].at == 0;
+		}
+		if (row[i].at == 1 && trained && !shared++)
+			*example = (int64_t)row[i].label;
+	}
+	return shared;
+}
+
+/* Warns of pictures or cases of the evaluation whose names are those of patients of training. Beginnings about as few
+ * as classes name these, and those of many rows are no patients. */
+static void warn_of_patients(const struct sl_set *train, const struct sl_set *test)
+{
+	const bool cases = train->source->images, whole = train->field[SL_FIELD_TARGET].ndim == 0;
+	struct sl_parts_row *row = calloc((size_t)(train->count + test->count) + 1, sizeof *row);
+	const int64_t least = cases ? SL_PARTS_LEAST_CASES : SL_PARTS_LEAST, classes = whole ? train->classes : 0;
+	int64_t n = 0, of_test = 0, values = 0, example = 0, shared = 0;
+	char room[SL_FAIL_TEXT * 4];
+
+	if (row) {
+		n = note_set(row, train, 0);
+		of_test = note_set(row + n, test, 1);
+		shared = count_in_both(row, n + of_test, &values, &example);
+	}
+	free(row);
+	if (!shared || values < least || values < 2 * classes || n + of_test > SL_PARTS_MOST_ROWS * values)
+		return;
+	sl_log(SL_LOG_WARN, "rows-repeat",
+	       "the names of %lld of %lld %s of the evaluation begin, before their last number, as names of training "
+	       "do, "
+	       "such as \"%.200s\". If a beginning is one patient, figures are too good: move each patient to one "
+	       "part, "
+	       "or let data.split divide one folder, with data.split.by: '([^/]*)[-_.][0-9]+([.][^.]*)?$'",
+	       (long long)shared, (long long)of_test, cases ? "cases" : "pictures",
+	       test->source->sample_name(test, example, room, sizeof room));
+}
+
 void sl_setup_warn_of_rows(const struct sl_setup *s)
 {
 	const struct sl_set *train = &s->set[SL_SPLIT_TRAIN], *test = &s->set[SL_SPLIT_TEST];
@@ -166,6 +239,8 @@ void sl_setup_warn_of_rows(const struct sl_setup *s)
 		warn_of_cases(train, test);
 	if (s->further || sl_conf_splits(s->conf) || !train->source->fingerprint)
 		return;
+	if (train->source->images || (strcmp(train->source->name, "images") == 0 && train->source->sample_name))
+		warn_of_patients(train, test);
 	if (train->source->file && test->source->file)
 		warn_of_pictures(train, test);
 	if (train->field[0].ndim != 1)

@@ -48,8 +48,10 @@ struct sl_setup {
 	const char *const *given; /* [ngiven] what to predict in place of the test set; NULL: the test set. Borrowed */
 	int ngiven;
 	const char *record; /* of a training run: the record that is kept in log.dir (record.h); NULL: none. Borrowed */
-	bool cases;         /* samples of volumes are whole cases, to predict them */
-	bool streams;       /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
+	/* To predict volumes: their samples are whole cases, as files or prepared one by one. A bad one stops no
+	 * other. */
+	enum { SL_CASES_UNASKED, SL_CASES_FILES, SL_CASES_EACH } cases;
+	bool streams; /* the test set is lines that come one by one (stream_set.h), and `given` is empty */
 
 	/* ---- sl_setup_plan: what both sides agree on, and how the parts are computed */
 	struct sl_agreement agreement;

@@ -91,7 +91,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 			 .pack = (enum sl_token_pack)c->data.pack},
 	};
 
-	name->volume.spec.cases = s->cases;
+	name->volume.spec.cases = s->cases == SL_CASES_FILES;
+	name->volume.spec.predicts = s->cases == SL_CASES_EACH && split == SL_SPLIT_TEST;
 	if (sl_setup_choose_part(s, split, &name->parts)) {
 		spec.split = SL_SPLIT_TRAIN;
 		spec.parts = &name->parts;

@@ -42,7 +42,6 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 	const bool joint = train && s->epoch_steps && strcmp(s->conf->data.partition, "batch") == 0;
 	const struct sl_conf_client *busiest =
 		s->conf; /* its keys set the number of threads: a source that decodes pictures, if there is one */
-	const bool passes = s->given && s->conf->data.kind == SL_DATA_VOLUMES; /* a bad case stops no other */
 	struct sl_loader_spec spec = {
 		.set = &s->set[split],
 		.augment = s->augment,
@@ -62,7 +61,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.mixup = s->conf->train.mixup,
 		.seed = joint ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->streams ? 0 : s->conf->data.prefetch,
-		.apart = s->streams || passes,
+		.apart = s->streams || s->cases == SL_CASES_EACH,
 		.wake = wake,
 		.wake_arg = arg,
 		.place = sl_setup_place(s, s->conf),

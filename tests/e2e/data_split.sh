@@ -258,6 +258,12 @@ by=$(sed -n "s/^WARN rows-repeat: .* set data.split.by: '\(.*\)': else figures.*
 silent "$SPLITC" train "$tmp/series.yaml" --check-config --set data.split.by="$by"
 "$SPLITC" data "$tmp/series.yaml" --set data.split.by="$by" --json 2>/dev/null | jq -e '.train.groups + .test.groups == 20' >/dev/null || fail "data.split.by $by"
 warned 'begin in 20 ways' "$SPLITC" init "$tmp/init.yaml" --force --data "$tmp/series"
+# So they do of a patient in both parts, without data.split.
+mkdir -p "$tmp/both/val/a" "$tmp/both/val/b"
+cp -r "$tmp/series" "$tmp/both/train"
+for class in a b; do mv "$tmp/both/train/$class"/p*_2.* "$tmp/both/val/$class"; done
+sed "s#dir: $tmp/series, split: {[^}]*}#dir: $tmp/both#" "$tmp/series.yaml" >"$tmp/both.yaml"
+warned 'the names of 20 of 20 pictures of the evaluation begin, before their last number, as names of training do, such as' "$SPLITC" train "$tmp/both.yaml" --check-config
 # Beginnings that are classes are no patients.
 for f in "$tmp"/series/[ab]/*; do
 	kind=$(basename "${f%_*}")

@@ -84,6 +84,8 @@ for k in 0 1 2 3 4; do
 	for part in train masks/train; do cp "$tmp/twice/$part/case3.nii.gz" "$tmp/twice/$part/copy$k.nii.gz"; done
 done
 says same-rows 'cases of the evaluation have the images of cases of training' --set data.dir="$tmp/twice" "${split[@]}"
+says same-images '5 of 11 cases have the images of another case, such as ' --set data.dir="$tmp/twice" --set data.test_limit=1
+live change moved "$tmp/twice/masks/train/copy3.nii.gz"
 
 # Several cases of a patient.
 silent rows-repeat "${split[@]}" --set data.dir="$tmp/twice"
@@ -95,6 +97,10 @@ for k in 0 1 2 3 4 5; do
 done
 repeated=('6 cases begin in 3 ways .*data.split.by' "${split[@]}" --set data.dir="$tmp/patients")
 says rows-repeat "${repeated[@]}"
+cp "$tmp/kept/train/case1.nii.gz" "$tmp/patients/train/nobody.nii.gz" # one name without a number changes nothing
+cp "$tmp/kept/masks/train/case1.nii.gz" "$tmp/patients/masks/train/nobody.nii.gz"
+says rows-repeat "${repeated[@]}"
+rm "$tmp"/patients/train/nobody* "$tmp"/patients/masks/train/nobody*
 silent rows-repeat "${split[@]}" --set data.dir="$tmp/patients" --set data.split.by='(.*)_[0-9]+$' --set data.split.seed=4
 "$SPLITC" train "$config" --check-config "${split[@]}" --set data.dir="$tmp/patients" --set log.dir="$tmp/none" >"$tmp/out" 2>&1 || true
 [ "$(grep -c rows-repeat "$tmp/out")" = 1 ] || fail "--check-config: $(cat "$tmp/out")"

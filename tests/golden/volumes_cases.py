@@ -3,7 +3,7 @@
 
 usage: volumes_cases.py make FOLDER [SEQUENCES]   ct/ (slanted grids of two spacings) and mri/ (sequences, other axes), and networks for both
        volumes_cases.py classes FOLDER   sorted/ (a folder for each class), mixed/ (the same cases, their table in its order), classes.safetensors
-       volumes_cases.py change HOW FILE…   brighter; moved by a voxel; a voxel of class 7; onlyball; flipped, at the same places; unplaced, without an affine
+       volumes_cases.py change HOW FILE…   brighter; moved by a voxel; a voxel of class 7; onlyball; flipped, at the same places; unplaced, without an affine; rgb and complex, by the header
        volumes_cases.py unet FOLDER SIDE [WIDTH…]   ct/ and unet.safetensors, of 16 to 256 channels
        volumes_cases.py prepared FOLDER CACHE LOW HIGH SPACING…   whether all prepared cases of FOLDER are what numpy and torch make of its files
        volumes_cases.py figures FOLDER MASKS LINES   whether the figures of predict --json are those of its masks
@@ -22,7 +22,7 @@ import numpy as np
 
 CLASSES, SIDE = 4, 16
 HEAD = np.dtype([("magic", "S8"), ("hash", "u8"), ("dim", "i8", 3), ("channels", "i8"), ("whole", "i8", 3), ("crop", "i8", 3), ("kept", "i8", 3),
-                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("doubts", "u4", 2), ("images", "u8"), ("contents", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
+                 ("world", "f8", (3, 4)), ("of_whole", "f8", (3, 4)), ("doubts", "u4", 2), ("images", "u8"), ("contents", "u8"), ("kept_hash", "u8"), ("voxels", "i8", 256), ("places", "i8", 256)])
 
 
 def write(path, x, affine):
@@ -263,11 +263,13 @@ def change(how, *files):
             affine[:3, 0] *= -1
             x = x[::-1].copy()
         write(path, x, affine)
-        if how in ("unplaced", "mirrored"):
+        if how in ("unplaced", "mirrored", "rgb", "complex"):
             with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
                 b = np.frombuffer(f.read(), np.uint8).copy()
             if how == "mirrored":
                 b[252] = 1  # a qform, whose quaternion of 0 turns nothing
+            elif how in ("rgb", "complex"):
+                b[70:72] = 128 if how == "rgb" else 32, 0
             else:
                 b[254:256] = 0
                 b[83] ^= 0x80  # the width of a voxel is negative

@@ -316,10 +316,26 @@ static void damaged_caches_are_made_anew(void **state)
 		fclose(file);
 		bytes[at] ^= 0x41;
 		if (sl_volume_map(&v, path[0], hash, NULL) == SL_OK) {
-			assert_false(guarded);
+			assert_false(guarded || sl_volume_is_sound(&v));
 			sl_volume_close(&v);
 		}
 	}
+	for (size_t at = sizeof(struct sl_volume_head); at < n; at += 7) {
+		bytes[at] ^= 0x10;
+		file = fopen(path[0], "wb");
+		assert_int_equal(fwrite(bytes, 1, n, file), n);
+		fclose(file);
+		bytes[at] ^= 0x10;
+		assert_int_equal(sl_volume_map(&v, path[0], hash, NULL), SL_OK);
+		assert_false(sl_volume_is_sound(&v));
+		sl_volume_close(&v);
+	}
+	file = fopen(path[0], "wb");
+	assert_int_equal(fwrite(bytes, 1, n, file), n);
+	fclose(file);
+	assert_int_equal(sl_volume_map(&v, path[0], hash, NULL), SL_OK);
+	assert_true(sl_volume_is_sound(&v));
+	sl_volume_close(&v);
 	for (size_t less = 1; less <= n; less += 97) {
 		file = fopen(path[0], "wb");
 		assert_int_equal(fwrite(bytes, 1, n - less, file), n - less);
