@@ -105,22 +105,14 @@ enum sl_err sl_volumes_check_classes(const struct sl_volumes *v, int64_t i, cons
 	return SL_OK;
 }
 
-/* Maps a case, which is prepared first where that was not done yet. */
-static enum sl_err prepare_one(struct sl_volumes *v, int64_t i, struct sl_volume_files *files,
+/* Prepares a case, and maps it. */
+static enum sl_err prepare_now(struct sl_volumes *v, int64_t i, const struct sl_volume_files *files, const char *path,
 			       struct sl_progress **progress, struct sl_fail *fail)
 {
 	const struct sl_progress_options shown = {.fd = 2};
-	char path[PATH_MAX], folder[PATH_MAX];
-	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
+	char folder[PATH_MAX];
+	enum sl_err err = SL_OK;
 
-	if (!err)
-		err = sl_volumes_look_up(v, i, files, path, fail);
-	if (!err && v->at[i].head && !is_sound(v, i))
-		sl_volume_close(&v->at[i]);
-	if (!err && v->at[i].head)
-		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
-	if (err || v->at[i].head)
-		return err;
 	if (!*progress) {
 		sl_log(SL_LOG_INFO, "prepare",
 		       "volumes of %s are prepared into %s (data.cache): %" PRId64 " case%s of "
@@ -133,8 +125,22 @@ static enum sl_err prepare_one(struct sl_volumes *v, int64_t i, struct sl_volume
 		err = sl_folder_make(folder, 0700, fail);
 	if (!err)
 		err = sl_volume_prepare(path, v->hash[i], &v->spec, files, fail);
+	return err ? err : sl_volume_map(&v->at[i], path, v->hash[i], fail);
+}
+
+/* Maps a case, which is prepared first where that was not done yet, or where its file is damaged. */
+static enum sl_err prepare_one(struct sl_volumes *v, int64_t i, struct sl_volume_files *files,
+			       struct sl_progress **progress, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err = sl_volume_list_files(&v->list, i, files, fail);
+
 	if (!err)
-		err = sl_volume_map(&v->at[i], path, v->hash[i], fail);
+		err = sl_volumes_look_up(v, i, files, path, fail);
+	if (!err && v->at[i].head && !is_sound(v, i))
+		sl_volume_close(&v->at[i]);
+	if (!err && !v->at[i].head)
+		err = prepare_now(v, i, files, path, progress, fail);
 	if (!err)
 		sl_volume_warn_of_place(v->at[i].head->unplaced, v->at[i].head->disputed, files->path[0]);
 	return err;

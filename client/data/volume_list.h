@@ -46,8 +46,8 @@ void sl_volume_list_close(struct sl_volume_list *list); /* idempotent; a zeroed 
  * mask. */
 enum sl_err sl_volume_list_files(const struct sl_volume_list *list, int64_t i, struct sl_volume_files *out,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* volume_doubt.c: warns of prepared whole cases [n], the list's from `first` on, that data.size cuts off by more than
- * half, or that fill less than SL_VOLUME_SMALL of it. */
+/* volume_doubt.c: warns of prepared whole cases that data.size cuts off by more than half, or that fill less than
+ * SL_VOLUME_SMALL of it. at [n]: the list's cases from `first` on. */
 void sl_volume_warn_of_sizes(const struct sl_volume *at, int64_t n, const struct sl_volume_spec *spec,
 			     const struct sl_volume_list *list, int64_t first);
 /* The same: of classes that no mask of the list's prepared cases has. */

@@ -140,8 +140,7 @@ enum sl_err sl_run_privacy_begin(const struct sl_training *r, struct sl_fail *fa
 	if (err)
 		sl_log(SL_LOG_WARN, "privacy-earlier",
 		       "an earlier run in %.300s has sent samples, and nobody can read how often: epsilon counts this "
-		       "run "
-		       "alone, and theirs adds to it (%s)",
+		       "run alone, and theirs adds to it (%s)",
 		       dir, fail->text);
 	else if (sl_releases_steps(crossed))
 		sl_log(SL_LOG_WARN, "privacy-earlier",

@@ -107,28 +107,25 @@ static char *write_line(const struct sl_group *g, const struct sl_middle *m, con
 }
 
 /* A power cut can leave half a line at the end, which would spoil the next one. */
-static bool ends_whole(const char *path, off_t size)
+static bool ends_whole(int fd, off_t size)
 {
-	const int fd = size ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
 	char last = '\n';
 
-	if (fd >= 0) {
+	if (size)
 		(void)!pread(fd, &last, 1, size - 1);
-		close(fd);
-	}
 	return last == '\n';
 }
 
 /* The member takes a report for kept once no answer says otherwise: so it is on the disk then. */
 static bool write_down(int fd, const char *path, off_t size, const char *line, size_t len)
 {
-	return (ends_whole(path, size) || write(fd, "\n", 1) == 1) && write(fd, line, len) == (ssize_t)len &&
+	return (ends_whole(fd, size) || write(fd, "\n", 1) == 1) && write(fd, line, len) == (ssize_t)len &&
 	       fdatasync(fd) == 0 && (size || sl_folder_sync_of(path) == 0);
 }
 
 static enum sl_err append(const char *path, const char *line, size_t len, struct sl_fail *fail)
 {
-	const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600);
+	const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600);
 	enum sl_err err = fd < 0 ? sl_guard_open_failed(path, fail) : sl_guard_written(fd, path, fail);
 	struct stat st;
 
