@@ -10,18 +10,8 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/volumes.sh
 live classes "$tmp"
 start_server one threads=2
-cat >"$tmp/client.yaml" <<-YAML
-	server: $endpoint
-	model: {network: $tmp/classes.safetensors}
-	head_end: e0
-	tail_begin: pool
-	data:
-	  {kind: volumes, dir: $tmp/sorted, size: [18, 20, 20], spacing: [2, 1.8, 1.8], intensity: "ct:-100,250",
-	  transforms: ["RandomAffine3d(10)", "RandomFlip()", "RandomIntensity(0.1, 0.1)"], cache: $tmp/cache}
-	train: {batch: 12, chunks: 2, epochs: 30, checkpoint_every: 20, schedule: {kind: cosine}, optimizer: {kind: adamw, lr: 0.01}}
-	threads: 2
-YAML
-config=$tmp/client.yaml
+class_config "batch: 12, chunks: 2, epochs: 30, checkpoint_every: 20, schedule: {kind: cosine}" \
+	'transforms: ["RandomAffine3d(10)", "RandomFlip()", "RandomIntensity(0.1, 0.1)"]'
 table=(--set data.dir="$tmp/mixed" --set data.labels="$tmp/labels.csv" --set data.label_id=id --set data.label=kind)
 
 ! "$SPLITC" init --data "$tmp/sorted" "$tmp/made.yaml" >"$tmp/out" 2>&1 && grep -q 'Volumes with a class each need data.size' "$tmp/out" || fail "init: $(cat "$tmp/out")"

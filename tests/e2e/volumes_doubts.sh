@@ -8,17 +8,7 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/volumes.sh
 live classes "$tmp"
 start_server one threads=2
-cat >"$tmp/client.yaml" <<-YAML
-	server: $endpoint
-	model: {network: $tmp/classes.safetensors}
-	head_end: e0
-	tail_begin: pool
-	data:
-	  {kind: volumes, dir: $tmp/sorted, size: [18, 20, 20], spacing: [2, 1.8, 1.8], intensity: "ct:-100,250", cache: $tmp/cache}
-	train: {batch: 4, epochs: 1, max_steps: 3, checkpoint_every: 0, optimizer: {kind: adamw, lr: 0.01}}
-	threads: 2
-YAML
-config=$tmp/client.yaml
+class_config "batch: 4, epochs: 1, max_steps: 3, checkpoint_every: 0"
 says() { grep -qF -- "$2" "$1" || fail "no $2: $(cat "$1")"; }
 silent() { [ "$(grep -cF -- "$2" "$1")" = 0 ] || fail "$2: $(cat "$1")"; }
 client run "$config" --local || fail "run: exit status $?"
