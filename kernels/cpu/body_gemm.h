@@ -79,7 +79,7 @@ ALWAYS void end_chain(vf sum[TILE_ROWS][2], vf acc[TILE_ROWS][2], bool first, in
 
 /* Rows of the left factor. One base pointer serves five rows: 0, ld, 2·ld, 3·ld (ld3) and 4·ld behind
  * it are valid x86 addresses. There are not enough registers for one pointer per row. */
-enum { TILE_BASES = (TILE_ROWS + 4) / 5, STEPS = 4 /* steps unrolled in the loop */ };
+enum { TILE_BASES = 3, STEPS = 4 /* steps unrolled in the loop */ };
 
 struct left {
 	const char *base[TILE_BASES];

@@ -1,15 +1,16 @@
 /* Convolutions with groups of several channels, and depthwise ones that conv_dw.c does not take. Narrow groups are
  * computed several at a time, as a bundle whose channels fill a register (body_group.h); a wide group is a bundle of
  * its own, and takes the products of dense layers. A bundle's channels of some input rows are copied out, with zeros
- * around the image. Then the values under a tap of the window are rows of a matrix, [pixels of an output row, in], for
- * a product with the tap's weights [in, out]. dX is the same product, from dY. With a stride, each of its pixels gets
- * values by some of the taps alone, by which of stride² classes it is in. dW is summed over spans of bands, which
- * depend on the shape alone, then over the spans. */
+ * around the image, and those of narrow groups interleaved. Then the values under a tap of the window are rows of a
+ * matrix, [pixels of an output row, in], for a product with the tap's weights [in, out]. dX is the same product, from
+ * dY. With a stride, each of its pixels gets values by some of the taps alone, by which of stride² classes it is in. dW
+ * is summed over spans of bands, which depend on the shape alone, then over the spans. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/conv.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/group_rows.h"
 
 enum {
 	MOST_TAPS = 32,   /* of one product; a larger window takes several */
@@ -23,8 +24,9 @@ struct job {
 	const struct sl_conv_call *call;
 	const struct sl_cpu_simd *simd;
 	struct sl_conv_dims d;
-	int32_t lane[2][MOST_LANES / 2 * MOST_LANES]; /* of a bundle, for forward and dX: see simd.h */
-	int64_t in, out;                              /* channels of a group */
+	/* Lanes of a bundle's inputs and outputs: where an interleaved channel is in the tensor, and the reverse. */
+	int32_t mixed[2][MOST_LANES], sorted[2][MOST_LANES];
+	int64_t in, out;                   /* channels of a group */
 	int64_t groups, bundle, bundles;   /* all groups; groups of a bundle, of which the last may have fewer */
 	int64_t taps, product_taps;        /* KH·KW; most taps of a product */
 	struct sl_bands bands, data_bands; /* rows of Y, of dX */
@@ -99,18 +101,27 @@ static int64_t most_spans(const struct job *j)
 	return sl_cpu_max(1, sl_cpu_min(MAX_SPANS, SPAN_FLOATS / (j->bundles * weight_floats(j))));
 }
 
-/* The lanes behind a bundle's last channel take any. */
+/* Channel i of group g is lane i·bundle + g. The lanes behind a bundle's last channel take any. */
 static void list_lanes(struct job *j)
 {
-	const int lanes = j->simd->panel / 2;
-
 	for (int back = 0; back < 2; back++) {
-		const int64_t from = back ? j->out : j->in, to = back ? j->in : j->out;
+		const int64_t channels = back ? j->out : j->in;
 
-		for (int64_t i = 0; i < from; i++)
-			for (int k = 0; k < lanes; k++)
-				j->lane[back][i * lanes + k] = (int32_t)sl_cpu_min(lanes - 1, k / to * from + i);
+		for (int64_t k = 0; k < channels * j->bundle; k++) {
+			j->mixed[back][k] = (int32_t)(k % j->bundle * channels + k / j->bundle);
+			j->sorted[back][k] = (int32_t)(k % channels * j->bundle + k / channels);
+		}
 	}
+}
+
+/* A power of two, so that one load can repeat a channel of all its groups. */
+static int64_t bundle_of(int64_t groups, int64_t most)
+{
+	int64_t bundle = 1;
+
+	while (bundle < groups && 2 * bundle <= most)
+		bundle *= 2;
+	return bundle;
 }
 
 static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, struct sl_backend *be, float *workspace)
@@ -121,7 +132,7 @@ static struct job job_of(const struct sl_op *op, const struct sl_conv_dims *d, s
 
 	j.in = d->c / j.groups;
 	j.out = d->o / j.groups;
-	j.bundle = sl_cpu_min(j.groups, sl_cpu_max(1, j.simd->panel / 2 / sl_cpu_max(j.in, j.out)));
+	j.bundle = bundle_of(j.groups, j.simd->panel / 2 / sl_cpu_max(j.in, j.out));
 	j.bundles = sl_cpu_blocks(j.groups, j.bundle);
 	if (is_bundled(&j)) {
 		list_lanes(&j);
@@ -239,15 +250,20 @@ static struct sl_gemm_weights packed_at(const struct job *j, int64_t index, cons
 					taps * (back ? j->out : j->in), weight_row(j, back), false};
 }
 
+/* The lane of a bundle's output channel o, in rows of weights and of dW. */
+static int64_t lane_of(const struct job *j, int64_t o)
+{
+	return is_bundled(j) ? j->sorted[1][o] : o;
+}
+
 /* Writes the weights of output channel o of a bundle, for a tap, to rows of a product's matrix. */
 static void spread(const struct job *j, float *to, const float *w, int64_t o, bool back)
 {
-	const int64_t ld = weight_row(j, back);
+	const int64_t ld = weight_row(j, back), lane = lane_of(j, o);
 
-	if (back)
-		memcpy(to + o % j->out * ld + o / j->out * j->in, w, (size_t)j->in * sizeof *w);
-	for (int64_t i = 0; i < j->in && !back; i++)
-		to[i * ld + o] = w[i];
+	to += back ? lane / j->bundle * ld + lane % j->bundle : lane;
+	for (int64_t i = 0; i < j->in; i++)
+		to[i * (back ? j->bundle : ld)] = w[i];
 }
 
 static void pack_class(const struct job *j, int64_t index, const struct class *c, int worker, bool back)
@@ -293,64 +309,30 @@ static void pack_back(void *arg, int64_t index, int worker)
 
 /* ---- rows */
 
-/* Rows of an image [h, w, all]. */
-struct image {
-	const float *from;
-	int64_t h, w, all;
-};
-
-/* Some rows of a bundle's channels, [rows, wide, channels], from pixel (top, left) on. */
-struct rows {
-	float *to;
-	int64_t top, left, rows, wide, channels;
-};
-
-/* Copies n pixels' channels, side by side. */
-static void copy_pixels(float *to, const float *from, int64_t n, int64_t channels, int64_t all)
+static struct sl_group_rows rows_of(const struct job *j, const struct bundle *b, bool back, int worker)
 {
-	enum { EIGHT = 8 }; /* a copy of constant size needs no call, which takes longer than a narrow pixel's copy */
+	const int64_t channels = j->bundle * (back ? j->out : j->in);
 
-	for (; n > 0; n--, to += channels, from += all) {
-		int64_t c = 0;
-
-		for (; c + EIGHT <= channels; c += EIGHT)
-			memcpy(to + c, from + c, EIGHT * sizeof *to);
-		if (c < channels)
-			memcpy(to + c, from + c, (size_t)(channels - c) * sizeof *to);
-	}
-}
-
-/* With zeros around the image. */
-static void copy_rows(const struct rows *r, const struct image *x)
-{
-	const int64_t row = r->wide * r->channels, begin = sl_cpu_min(r->wide, sl_cpu_max(0, -r->left));
-	const int64_t end = sl_cpu_max(begin, sl_cpu_min(r->wide, x->w - r->left));
-	float *to = r->to;
-
-	for (int64_t h = r->top; h < r->top + r->rows; h++, to += row) {
-		if (h < 0 || h >= x->h) {
-			memset(to, 0, (size_t)row * sizeof *to);
-			continue;
-		}
-		memset(to, 0, (size_t)(begin * r->channels) * sizeof *to);
-		copy_pixels(to + begin * r->channels, x->from + (h * x->w + r->left + begin) * x->all, end - begin,
-			    r->channels, x->all);
-		memset(to + end * r->channels, 0, (size_t)((r->wide - end) * r->channels) * sizeof *to);
-	}
+	return (struct sl_group_rows){.to = j->scratch + worker * scratch_floats(j),
+				      .channels = channels,
+				      .simd = j->simd,
+				      .lanes = is_bundled(j) ? j->mixed[back] : NULL,
+				      .present = back ? b->out : b->in};
 }
 
 /* The input rows of a band of Y. */
-static struct rows input_rows(const struct job *j, const struct sl_band *band, const struct bundle *b, int worker)
+static struct sl_group_rows input_rows(const struct job *j, const struct sl_band *band, const struct bundle *b,
+				       int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
-	const struct rows r = {.to = j->scratch + worker * scratch_floats(j),
-			       .top = band->from * d->stride - d->pad,
-			       .left = -d->pad,
-			       .rows = (band->to - band->from - 1) * d->stride + reach(d->kh, d->dilation) + 1,
-			       .wide = (d->out_w - 1) * d->stride + reach(d->kw, d->dilation) + 1,
-			       .channels = b->in};
+	struct sl_group_rows r = rows_of(j, b, false, worker);
 
-	copy_rows(&r, &(struct image){j->call->x + band->n * d->h * d->w * d->c + b->in_at, d->h, d->w, d->c});
+	r.top = band->from * d->stride - d->pad;
+	r.left = -d->pad;
+	r.rows = (band->to - band->from - 1) * d->stride + reach(d->kh, d->dilation) + 1;
+	r.wide = (d->out_w - 1) * d->stride + reach(d->kw, d->dilation) + 1;
+	sl_group_copy_rows(
+		&r, &(struct sl_group_image){j->call->x + band->n * d->h * d->w * d->c + b->in_at, d->h, d->w, d->c});
 	return r;
 }
 
@@ -360,42 +342,63 @@ static int64_t floor_of(int64_t n, int64_t by)
 }
 
 /* The rows of dY for a band of dX. */
-static struct rows gradient_rows(const struct job *j, const struct sl_band *band, const struct bundle *b, int worker)
+static struct sl_group_rows gradient_rows(const struct job *j, const struct sl_band *band, const struct bundle *b,
+					  int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
-	const int64_t top = floor_of(band->from + d->pad - reach(d->kh, d->dilation), d->stride);
-	const int64_t left = floor_of(d->pad - reach(d->kw, d->dilation), d->stride);
-	const struct rows r = {.to = j->scratch + worker * scratch_floats(j),
-			       .top = top,
-			       .left = left,
-			       .rows = (band->to - 1 + d->pad) / d->stride - top + 1,
-			       .wide = (d->w - 1 + d->pad) / d->stride - left + 1,
-			       .channels = b->out};
 	const float *dy = j->call->dy + band->n * d->out_h * d->out_w * d->o + b->out_at;
+	struct sl_group_rows r = rows_of(j, b, true, worker);
 
-	copy_rows(&r, &(struct image){dy, d->out_h, d->out_w, d->o});
+	r.top = floor_of(band->from + d->pad - reach(d->kh, d->dilation), d->stride);
+	r.left = floor_of(d->pad - reach(d->kw, d->dilation), d->stride);
+	r.rows = (band->to - 1 + d->pad) / d->stride - r.top + 1;
+	r.wide = (d->w - 1 + d->pad) / d->stride - r.left + 1;
+	sl_group_copy_rows(&r, &(struct sl_group_image){dy, d->out_h, d->out_w, d->o});
 	return r;
 }
 
-static const float *pixel(const struct rows *r, int64_t h, int64_t w)
+static const float *pixel(const struct sl_group_rows *r, int64_t h, int64_t w)
 {
 	return r->to + ((h - r->top) * r->wide + w - r->left) * r->channels;
 }
 
-/* The values under a tap for output (h, w). */
-static const float *under(const struct job *j, const struct rows *r, int64_t h, int64_t w, struct tap t)
+/* Where a class's taps find their values, for one pixel of Y or dX. */
+struct walk {
+	const float *at;  /* of the next tap */
+	int64_t row, tap; /* floats from a row of taps to the next row; from a tap to the next */
+	int64_t w, wide;  /* the next tap's place in its row; taps of a row */
+};
+
+/* The values under the taps of output (h, w). */
+static struct walk under(const struct job *j, const struct sl_group_rows *r, int64_t h, int64_t w)
 {
 	const struct sl_conv_dims *d = &j->d;
 
-	return pixel(r, h * d->stride - d->pad + t.h * d->dilation, w * d->stride - d->pad + t.w * d->dilation);
+	return (struct walk){pixel(r, h * d->stride - d->pad, w * d->stride - d->pad),
+			     d->dilation * r->wide * r->channels, d->dilation * r->channels, 0, d->kw};
 }
 
-/* The values of dY that a tap brings to pixel (h, w) of dX. */
-static const float *above(const struct job *j, const struct rows *r, int64_t h, int64_t w, struct tap t)
+/* The values of dY that a class's taps bring to pixel (h, w) of dX. */
+static struct walk above(const struct job *j, const struct sl_group_rows *r, const struct class *c, int64_t h,
+			 int64_t w)
 {
 	const struct sl_conv_dims *d = &j->d;
+	const int64_t apart = -c->h.step * d->dilation / d->stride * r->channels;
 
-	return pixel(r, (h + d->pad - t.h * d->dilation) / d->stride, (w + d->pad - t.w * d->dilation) / d->stride);
+	return (struct walk){pixel(r, (h + d->pad - c->h.first * d->dilation) / d->stride,
+				   (w + d->pad - c->w.first * d->dilation) / d->stride),
+			     apart * r->wide, apart, 0, c->w.n};
+}
+
+static const float *next_tap(struct walk *t)
+{
+	const float *at = t->at + t->w * t->tap;
+
+	if (++t->w == t->wide) {
+		t->w = 0;
+		t->at += t->row;
+	}
+	return at;
 }
 
 /* Pixels of a row of Y or dX: w, w + step, … */
@@ -404,25 +407,28 @@ struct line {
 };
 
 /* y [pixels, channels] = or += the products of a class's taps. */
-static void line_products(const struct job *j, const struct rows *r, int64_t index, const struct class *c,
+static void line_products(const struct job *j, const struct sl_group_rows *r, int64_t index, const struct class *c,
 			  const struct line *l, bool back, float *y, bool add)
 {
 	const struct bundle b = bundle_at(j, index);
 	const int64_t ldx = (back ? 1 : j->d.stride) * r->channels, ldy = l->step * (back ? j->d.c : j->d.o);
 	const int64_t n = taps_of(c), out = back ? b.in : b.out;
 	const float *seg[MOST_TAPS];
+	struct walk walk;
 
 	for (int64_t i = 0; i < l->n && n == 0 && !add; i++)
 		memset(y + i * ldy, 0, (size_t)out * sizeof *y);
+	if (n > 0)
+		walk = back ? above(j, r, c, l->h, l->w) : under(j, r, l->h, l->w);
 	for (int64_t at = 0; at < n; at += j->product_taps) {
 		const int taps = (int)sl_cpu_min(j->product_taps, n - at);
 		const struct sl_gemm_weights w = packed_at(j, index, c, at, taps, back);
 
 		for (int t = 0; t < taps; t++)
-			seg[t] = (back ? above : under)(j, r, l->h, l->w, tap_at(c, at + t));
+			seg[t] = next_tap(&walk);
 		if (is_bundled(j))
-			j->simd->group_rows(y, ldy, seg, taps, ldx, j->lane[back], (int)(back ? j->out : j->in),
-					    w.packed, l->n, (int)out, add || at > 0);
+			j->simd->group_rows(y, ldy, seg, taps, ldx, j->sorted[!back], (int)j->bundle,
+					    (int)(back ? j->out : j->in), w.packed, l->n, (int)out, add || at > 0);
 		else
 			sl_gemm_rows(&w, y, ldy, seg, taps, ldx, l->n, add || at > 0, &(struct sl_prefetch){0});
 	}
@@ -436,7 +442,7 @@ static void forward_task(void *arg, int64_t task, int worker)
 	const struct sl_conv_dims *d = &j->d;
 	const struct bundle b = bundle_at(j, task % j->bundles);
 	const struct sl_band band = sl_band_at(&j->bands, task / j->bundles);
-	const struct rows r = input_rows(j, &band, &b, worker);
+	const struct sl_group_rows r = input_rows(j, &band, &b, worker);
 	const struct class all = all_taps(j);
 	float *y = j->call->y + (band.n * d->out_h + band.from) * d->out_w * d->o + b.out_at;
 
@@ -461,7 +467,7 @@ static void data_task(void *arg, int64_t task, int worker)
 	const struct sl_conv_dims *d = &j->d;
 	const struct bundle b = bundle_at(j, task % j->bundles);
 	const struct sl_band band = sl_band_at(&j->data_bands, task / j->bundles);
-	const struct rows r = gradient_rows(j, &band, &b, worker);
+	const struct sl_group_rows r = gradient_rows(j, &band, &b, worker);
 	const int64_t step = step_of(d);
 	float *dx = j->call->dx + band.n * d->h * d->w * d->c + b.in_at;
 
@@ -482,22 +488,24 @@ static void data_task(void *arg, int64_t task, int worker)
 static void weight_band(const struct job *j, float *dw, const struct sl_band *band, const struct bundle *b, int worker)
 {
 	const struct sl_conv_dims *d = &j->d;
-	const struct rows r = input_rows(j, band, b, worker);
+	const struct sl_group_rows r = input_rows(j, band, b, worker);
 	const float *dy = j->call->dy + (band->n * d->out_h + band->from) * d->out_w * d->o + b->out_at;
-	const int64_t ldx = d->stride * b->in, tap = j->in * weight_row(j, false);
-	const struct class all = all_taps(j);
+	const int64_t ldx = d->stride * r.channels, tap = j->in * weight_row(j, false);
 
-	for (int64_t h = band->from; h < band->to; h++, dy += d->out_w * d->o)
+	for (int64_t h = band->from; h < band->to; h++, dy += d->out_w * d->o) {
+		struct walk walk = under(j, &r, h, 0);
+
 		for (int64_t t = 0; t < j->taps; t++) {
-			const float *x = under(j, &r, h, 0, tap_at(&all, t));
+			const float *x = next_tap(&walk);
 
 			if (is_bundled(j))
-				j->simd->group_outer(dw + t * tap, j->lane[0], (int)j->in, x, ldx, dy, d->o, d->out_w,
-						     (int)b->out);
+				j->simd->group_outer(dw + t * tap, j->mixed[1], (int)j->bundle, (int)j->in, x, ldx, dy,
+						     d->o, d->out_w, (int)b->out);
 			else
 				j->simd->gemm_outer(dw + t * tap, j->out, x, ldx, j->in, dy, d->o, j->out, d->out_w,
 						    &(struct sl_prefetch){0});
 		}
+	}
 }
 
 /* dW of one bundle over a span of bands, which are the steps. The task of the first bundle also sums dbias, for all. */
@@ -519,7 +527,7 @@ static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 		const int64_t rows = (band.to - band.from) * j->d.out_w;
 
 		weight_band(j, dw, &band, &b, s->worker);
-		if (index == 0)
+		if (index == 0 && j->call->dbias != NULL)
 			j->simd->row_sum(db, j->call->dy + (band.n * j->d.out_h + band.from) * j->d.out_w * o, o, rows,
 					 (int)o);
 		if (sl_pool_stop(s, ++at - span * j->span_bands))
@@ -527,17 +535,32 @@ static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 	}
 }
 
-/* Adds the spans' dW of output channel o. */
-static void add_weights(void *arg, int64_t o, int worker)
+static int64_t lane_blocks(const struct job *j)
+{
+	return sl_cpu_blocks(j->bundle * j->out, MOST_LANES);
+}
+
+/* Adds the spans' dW of some of a bundle's output channels. */
+static void add_weights(void *arg, int64_t task, int worker)
 {
 	const struct job *j = arg;
-	const int64_t index = o / (j->bundle * j->out), ld = weight_row(j, false), k = j->taps * j->in;
-	const float *part = j->part + index * weight_floats(j) + o % (j->bundle * j->out);
-	float *dw = j->call->dw + o * k;
+	const int64_t index = task / lane_blocks(j), first = task % lane_blocks(j) * MOST_LANES;
+	const struct bundle b = bundle_at(j, index);
+	const int64_t ld = weight_row(j, false), k = j->taps * j->in, n = sl_cpu_min(MOST_LANES, ld - first);
+	const int64_t end = sl_cpu_min(b.out, first + MOST_LANES);
+	float *dw = j->call->dw + b.out_at * k, sum[MOST_LANES] = {0};
 
-	for (int64_t span = 0; span < j->spans; span++, part += part_floats(j))
-		for (int64_t i = 0; i < k; i++)
-			dw[i] += part[i * ld];
+	for (int64_t i = 0; i < k; i++) {
+		const float *part = j->part + index * weight_floats(j) + i * ld + first;
+
+		for (int64_t o = first; o < end; o++)
+			sum[lane_of(j, o) - first] = dw[o * k + i];
+		for (int64_t span = 0; span < j->spans; span++, part += part_floats(j))
+			for (int64_t lane = 0; lane < n; lane++)
+				sum[lane] += part[lane];
+		for (int64_t o = first; o < end; o++)
+			dw[o * k + i] = sum[lane_of(j, o) - first];
+	}
 }
 
 static void backward(const struct sl_conv_call *call)
@@ -547,7 +570,7 @@ static void backward(const struct sl_conv_call *call)
 	if (call->dw != NULL || call->dbias != NULL)
 		sl_pool_run_long(call->be->pool, j.spans * j.bundles, weight_task, &j);
 	if (call->dw != NULL)
-		sl_pool_run(call->be->pool, j.d.o, add_weights, &j);
+		sl_pool_run(call->be->pool, j.bundles * lane_blocks(&j), add_weights, &j);
 	if (call->dbias != NULL)
 		sl_cpu_reduce(call->be, call->dbias, j.part + sl_cpu_line(j.bundles * weight_floats(&j)), j.d.o,
 			      part_floats(&j), j.spans);

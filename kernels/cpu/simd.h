@@ -179,14 +179,17 @@ struct sl_cpu_simd {
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			   int64_t nb, int64_t rows, struct sl_prefetch *next);
-	/* The same two products for a bundle of narrow groups, whose channels at a pixel are one register. Each
-	 * group reads `width` ≤ 8 channels, the i-th of them for output k at lane[i·panel/2 + k] of the pixel.
-	 * w, dw: [taps·width, panel/2]. group_rows: seg[s] is what lies under tap s; y has n channels.
-	 * group_outer: dw of one tap; dy has n channels. x is read a whole register at a pixel. */
+	/* The same two products for a bundle of `unit` narrow groups, a power of two: channel i of group g is lane
+	 * i·unit + g. group_mix copies pixels: lane k is channel lane[k] of the n that x has, and 0 behind them. It
+	 * writes a whole register at a pixel. Each output takes `width` ≤ 8 channels of its group. w, dw:
+	 * [taps·width, panel/2]. group_rows: seg[s] is what lies under tap s; y has n channels, channel k in lane[k].
+	 * group_outer: dw of one tap; dy has n channels, lane k is channel lane[k]. */
+	void (*group_mix)(float *to, int64_t ldto, const float *x, int64_t ldx, const int32_t *lane, int n,
+			  int64_t pixels);
 	void (*group_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, const int32_t *lane,
-			   int width, const float *w, int64_t rows, int n, bool add);
-	void (*group_outer)(float *dw, const int32_t *lane, int width, const float *x, int64_t ldx, const float *dy,
-			    int64_t ldy, int64_t rows, int n);
+			   int unit, int width, const float *w, int64_t rows, int n, bool add);
+	void (*group_outer)(float *dw, const int32_t *lane, int unit, int width, const float *x, int64_t ldx,
+			    const float *dy, int64_t ldy, int64_t rows, int n);
 	/* Makes patches p [n, ldp]: patch i is `taps` floats of each of n_seg rows, from
 	 * seg[s] + i·step on, then a 1. Reads up to a register more than the taps, and writes up to a register
 	 * behind the last patch. */

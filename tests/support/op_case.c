@@ -505,6 +505,10 @@ const struct op_case op_cases[] = {
 	GROUPED(2, 2, 3, 5, 5, 2, 3, 100, 120, 5, 2, true), /* windows far beyond the edge */
 	GROUPED(2, 2, 3, 3, 3, 2, 2, 1, 46, 3, 90, false),
 	GROUPED(17, 5, 5, 8, 8, 3, 3, 1, 1, 2, 1, true), /* more images than spans */
+	/* bundles of narrow groups: complete and not, rows longer than a tile, several widths */
+	GROUPED(2, 14, 15, 104, 104, 3, 3, 1, 1, 13, 1, false), GROUPED(1, 15, 29, 24, 24, 3, 3, 2, 1, 3, 1, true),
+	GROUPED(1, 7, 31, 12, 18, 3, 3, 1, 1, 6, 1, false), GROUPED(1, 9, 17, 20, 28, 3, 3, 2, 1, 4, 1, true),
+	GROUPED(1, 5, 8, 22, 22, 3, 3, 1, 1, 11, 1, false), GROUPED(2, 7, 7, 48, 24, 3, 3, 1, 1, 6, 1, false),
 	/* transposed, with groups: several channels each, wide ones, several outputs or inputs per channel, depthwise
 	 */
 	CONVT_GROUPED(2, 4, 5, 6, 9, 3, 3, 2, 1, 1, 0, 3, true),
