@@ -120,11 +120,45 @@ void sl_session_check(const struct sl_session *s)
 	(s->role == SL_SESSION_CLIENT ? check_client : check_server)(s);
 }
 
+/* From which state an event may lead where, beside CLOSED. One event may do the work of two: a server's upload that is
+ * complete leads to what was asked for meanwhile. */
+static const unsigned client_next[SL_SESSION_STATE_COUNT] = {
+	[SL_SESSION_NEW] = IN(HELLO),
+	[SL_SESSION_HELLO] = IN(WEIGHTS) | IN(READY) | IN(ALIGN),
+	[SL_SESSION_WEIGHTS] = IN(READY),
+	[SL_SESSION_READY] = IN(STEP) | IN(EVAL) | IN(FETCH) | IN(COMMIT),
+	[SL_SESSION_STEP] = IN(COMMIT) | IN(ABANDON),
+	[SL_SESSION_COMMIT] = IN(READY) | IN(ABANDON),
+	[SL_SESSION_ABANDON] = IN(COMMIT) | IN(FETCH),
+	[SL_SESSION_EVAL] = IN(READY),
+	[SL_SESSION_FETCH] = IN(READY),
+};
+static const unsigned server_next[SL_SESSION_STATE_COUNT] = {
+	[SL_SESSION_NEW] = IN(OPENING),
+	[SL_SESSION_OPENING] = IN(WEIGHTS) | IN(READY),
+	[SL_SESSION_WEIGHTS] = IN(READY) | IN(ABANDON) | IN(COMMIT) | IN(FETCH),
+	[SL_SESSION_READY] = IN(STEP) | IN(EVAL) | IN(ABANDON) | IN(COMMIT) | IN(FETCH),
+	[SL_SESSION_STEP] = IN(COMMIT) | IN(ABANDON),
+	[SL_SESSION_COMMIT] = IN(READY) | IN(ABANDON),
+	[SL_SESSION_ABANDON] = IN(COMMIT) | IN(FETCH),
+	[SL_SESSION_EVAL] = IN(READY),
+	[SL_SESSION_FETCH] = IN(READY),
+};
+
+static void check_way(const struct sl_session *s, enum sl_session_state from)
+{
+	const unsigned *next = s->role == SL_SESSION_CLIENT ? client_next : server_next;
+
+	if (s->state != from && s->state != SL_SESSION_CLOSED)
+		sl_assert(is_one_of(s->state, next[from]));
+}
+
 void sl_session_check_change(const struct sl_session *s, const struct sl_session_mark *before)
 {
 	const bool opens = is_one_of(before->state, IN(NEW) | IN(HELLO) | IN(OPENING));
 
 	sl_assert_int(s->epoch, >=, before->epoch);
+	check_way(s, before->state);
 	if (opens)
 		return;
 	sl_assert_int(s->epoch, ==, before->epoch);
@@ -134,6 +168,46 @@ void sl_session_check_change(const struct sl_session *s, const struct sl_session
 	if (s->next_step != before->next_step)
 		sl_assert_int(before->state, ==, SL_SESSION_COMMIT);
 	sl_assert(!is_one_of(s->state, IN(NEW) | IN(HELLO) | IN(OPENING)));
+}
+
+/* What is sent of a chunk was made by a task that has ended. */
+static void check_post(const struct sl_session *s, const struct sl_action *a)
+{
+	static const int made_by[SL_PART_WEIGHTS] = {
+		[SL_PART_HEAD_ACT] = SL_TASK_HEAD_FWD,
+		[SL_PART_MID_ACT] = SL_TASK_MID_FWD,
+		[SL_PART_MID_GRAD] = SL_TASK_TAIL,
+		[SL_PART_HEAD_GRAD] = SL_TASK_MID_BWD,
+	};
+
+	sl_assert(sl_part_is_state(a->what) || is_one_of(s->state, TRAINS | IN(EVAL) | IN(READY)));
+	if (a->what < SL_PART_WEIGHTS)
+		sl_assert_int(s->done[made_by[a->what]], >, 0);
+	if (a->what == SL_PART_END_GRAD)
+		sl_assert_int(s->role, ==, SL_SESSION_CLIENT);
+	if (a->what == SL_PART_END_MEAN)
+		sl_assert(s->role == SL_SESSION_SERVER && s->decided == SL_DECIDED_MEAN);
+}
+
+/* A step is applied once all of it is here: each chunk has gone both ways, or the step is counted without them. */
+static void check_commit(const struct sl_session *s)
+{
+	sl_assert_int(s->state, ==, SL_SESSION_COMMIT);
+	if (s->role == SL_SESSION_CLIENT) {
+		sl_assert(sl_session_heard(s));
+		sl_assert_if(s->decided == SL_DECIDED_MEAN, s->lane[SL_PART_END_MEAN].chunk == 1);
+	}
+	if (sl_session_skips(s))
+		return;
+	sl_assert_int(s->fate, ==, SL_PASS_GOES_ON);
+	if (s->role == SL_SESSION_SERVER)
+		sl_assert_int(s->done[SL_TASK_MID_FWD], ==, s->chunks);
+	else if (sl_party_has(s->limits.party, SL_HEAD))
+		sl_assert_int(s->done[SL_TASK_HEAD_FWD], ==, s->chunks);
+	if (s->role == SL_SESSION_CLIENT && sl_party_has(s->limits.party, SL_TAIL))
+		sl_assert_int(s->done[SL_TASK_TAIL], ==, s->chunks);
+	if (!s->limits.no_mid_grad && !s->limits.free_calls && !s->limits.party)
+		sl_assert_int(s->done[s->role == SL_SESSION_SERVER ? SL_TASK_MID_BWD : SL_TASK_TAIL], ==, s->chunks);
 }
 
 void sl_outbox_check(const struct sl_session *s, const struct sl_outbox *out)
@@ -155,5 +229,13 @@ void sl_outbox_check(const struct sl_session *s, const struct sl_outbox *out)
 			sl_assert_int(s->state, ==, SL_SESSION_CLOSED);
 		if (a->kind == SL_ACTION_STEPPED)
 			sl_assert_int(s->next_step, ==, s->number + 1);
+		if (a->kind == SL_ACTION_POST)
+			check_post(s, a);
+		if (a->kind == SL_ACTION_TASK && a->task == SL_TASK_COMMIT)
+			check_commit(s);
+		if (a->kind == SL_ACTION_EVALUATED || a->kind == SL_ACTION_FETCHED || a->kind == SL_ACTION_STEPPED)
+			sl_assert_int(s->state, ==, SL_SESSION_READY);
+		if (a->kind == SL_ACTION_FAIL) /* nothing follows the end but what tells the peer */
+			sl_assert_int(i, ==, out->n_action - 1);
 	}
 }
