@@ -182,13 +182,14 @@ static void opens(struct sl_group *g)
 		       g->t.step);
 }
 
-/* The checkpoint that was chosen has the turns of members that are not here. */
+/* The checkpoint that was chosen has the turns of members that are not here. Before the first step none has: then those
+ * count that a member has told which was lost meanwhile. */
 static bool knows_turns(struct sl_group *g, struct sl_fail *why)
 {
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->member[k].m;
 
-		if (!m || sl_group_is_strangers(g, k, m))
+		if (g->seat[k].turns && (!m || sl_group_is_strangers(g, k, m)))
 			g->turns.count[k] = g->seat[k].turns;
 	}
 	return sl_group_turns_fit(g, why);
