@@ -50,7 +50,6 @@ static void check_files(const struct sl_archive *a)
 		sl_assert_int(a->file[i], >, a->file[i + 1]);
 	sl_assert_if(a->confirmed, a->last_confirmed > 0 || a->back_to == 0);
 	sl_assert_int(a->confirmed, >=, 0);
-	sl_assert_int(a->tries, >=, 0);
 	sl_assert_if(a->leaving, a->busy || a->job.run);
 }
 

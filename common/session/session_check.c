@@ -210,10 +210,64 @@ static void check_commit(const struct sl_session *s)
 		sl_assert_int(s->done[s->role == SL_SESSION_SERVER ? SL_TASK_MID_BWD : SL_TASK_TAIL], ==, s->chunks);
 }
 
+/* What this side sends is what the other takes (fields.c and the tables there): its own fields are in range. A caller
+ * of libsplit names the rate of a free step by itself. */
+static void check_commit_frame(const struct sl_session *s, const struct sl_commit *c)
+{
+	const int most = sl_session_scale_most(s, c->step);
+
+	sl_assert_int(c->step, ==, s->number);
+	sl_assert_int(c->chunks, <=, (uint32_t)s->chunks);
+	if (!s->limits.free_calls)
+		sl_assert(c->lr >= 0 && c->lr <= SL_SESSION_LR_MOST);
+	sl_assert(c->grad_scale >= 0 && c->grad_scale <= most);
+	sl_assert_if(c->skip, !(c->grad_scale > 0));
+	sl_assert(c->kept[0] > c->kept[1] || !c->kept[1]);
+	sl_assert_if(c->writing, c->kept[0] > 0);
+}
+
+static void check_frame(const struct sl_session *s, const struct sl_frame *f)
+{
+	const struct sl_welcome *w = &f->u.welcome;
+
+	sl_assert_if(f->payload.len, f->kind == SL_FRAME_HELLO);
+	switch (f->kind) {
+	case SL_FRAME_WELCOME:
+		sl_assert_int(w->begin, >=, w->next_step);
+		sl_assert_if(w->begin > w->next_step || w->branch || w->common || w->ends, s->limits.shared);
+		sl_assert_if(w->need_weights, !w->ends);
+		sl_assert_int(w->part_bytes, <=, w->window_bytes);
+		break;
+	case SL_FRAME_COMMIT:
+		check_commit_frame(s, &f->u.commit);
+		break;
+	case SL_FRAME_COMMITTED:
+		sl_assert_int(f->u.committed.step, ==, s->number);
+		sl_assert_if(f->u.committed.mean, sl_session_ends_cross(s));
+		sl_assert_if(f->u.committed.other_lr, s->limits.shared);
+		break;
+	case SL_FRAME_NORM:
+		sl_assert(f->u.norm.step == s->number && s->training && f->u.norm.squares >= 0);
+		break;
+	case SL_FRAME_CREDIT:
+		sl_assert_int(f->u.credit.bytes, >, 0);
+		sl_assert_int(f->u.credit.bytes, <=, s->window_bytes);
+		break;
+	case SL_FRAME_ABANDON:
+		sl_assert(f->u.abandon.text[0]);
+		sl_assert_if(f->u.abandon.late, s->limits.shared && s->role == SL_SESSION_SERVER);
+		break;
+	default:
+		break;
+	}
+}
+
 void sl_outbox_check(const struct sl_session *s, const struct sl_outbox *out)
 {
 	sl_assert_int(out->n_action, <=, SL_OUTBOX_ACTIONS);
 	sl_assert_int(out->n_frame, <=, SL_OUTBOX_FRAMES);
+	for (int i = 0; i < out->n_frame; i++)
+		check_frame(s, &out->frame[i]);
 	for (int i = 0; i < out->n_action; i++) {
 		const struct sl_action *a = &out->action[i];
 
