@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "common/base/assert.h"
-
 struct sl_exec *sl_local_middle(struct sl_local *l)
 {
 	return l->middle;
@@ -132,7 +130,6 @@ static enum sl_err commit_own(struct sl_local *l, double lr, bool in)
 
 	if (l->round.ends ? l->told : in)
 		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
-	sl_assert_if(l->told, l->round.ends);
 	l->told = false;
 	return in && !by_step ? sl_ends_commit(&l->ends, lr, scale) : SL_OK;
 }

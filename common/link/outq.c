@@ -343,7 +343,6 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	}
 	sl_assert(!r->out && !r->copy);
 	sl_assert_int(run->next_offset + len, <=, run->len);
-	sl_assert_int(len, <=, SL_WIRE_PART_MAX);
 	/* Fill the record before sending, since another thread may release the part at once. */
 	r->out = true;
 	r->run = run;
