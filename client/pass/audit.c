@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "client/pass/remote.h"
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/link/key.h"
@@ -304,6 +305,7 @@ static void name_weight(const struct sl_audit *a, const float *theirs, char *out
 
 static void stretch_ended(struct sl_audit *a)
 {
+	sl_assert_int(a->note.ended, <, a->note.begun); /* an audit that has begun ends once */
 	a->on = a->asked = false;
 	a->note.ended++;
 	a->note.in_row = a->note.owed = a->note.expects = 0;
@@ -430,6 +432,7 @@ static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, u
 		err = sl_local_give_all(a->local, &a->client, &a->carried, a->weights, carried);
 	if (err)
 		return sl_fail_set(fail, err, "audit: the state before step %" PRIu64 " could not be set", step + 1);
+	sl_assert(!a->on && step == a->begin);
 	a->on = true;
 	a->done = step;
 	a->nonfinite = false;

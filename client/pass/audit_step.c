@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/pass/audit_impl.h"
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
@@ -12,6 +13,22 @@ static int watched(const struct sl_audit *a, enum sl_dir dir)
 	if (dir == SL_DIR_MID_ACT && a && a->evaluates)
 		return EVALUATED;
 	return dir == SL_DIR_MID_ACT ? SENT : dir == SL_DIR_HEAD_GRAD ? GRADIENT : WATCHED;
+}
+
+/* What was computed here is a part of all, and a stretch under way stands where its steps have brought it. */
+static void check(const struct sl_audit *a)
+{
+	sl_assert_int(a->share.steps, <=, a->share.all_steps);
+	sl_assert_int(a->share.evals, <=, a->share.all_evals);
+	sl_assert_int(a->share.last_evals, <=, a->share.all_last);
+	sl_assert_int(a->share.all_last, <=, a->share.all_evals);
+	if (!a->on)
+		return;
+	sl_assert_int(a->begin + a->held.steps, ==, a->done);
+	if (a->every)
+		sl_assert_int(a->done, <=, a->total);
+	sl_assert_if(a->held.steps, a->step + 1 == a->done);
+	sl_assert_if(a->nonfinite, a->held.steps > 0);
 }
 
 /* Of all values of a run. */
@@ -90,11 +107,13 @@ enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint
 	}
 	a->share.all_steps++;
 	a->share.steps += a->on;
+	check(a);
 	if (!a->on || number + 1 == a->done) /* it was computed already: an earlier link was lost in it */
 		return SL_OK;
 	err = sl_audit_pass_over(a, number, fail);
 	if (err)
 		return err;
+	sl_assert_int(number, ==, a->done); /* a stretch leaves out no step */
 	memset(a->seen, 0, sizeof a->seen);
 	a->step = number;
 	err = sl_local_step(a->local, feed, number, lr, &result, fail);
@@ -103,6 +122,7 @@ enum sl_err sl_audit_repeat(struct sl_audit *a, const struct sl_feed *feed, uint
 	a->held.steps++;
 	a->done = number + 1;
 	a->nonfinite = err != SL_OK;
+	check(a);
 	return err == SL_ERR_NONFINITE ? SL_OK : err; /* the step with the server will find it, too */
 }
 
@@ -112,6 +132,7 @@ enum sl_err sl_audit_compare(const struct sl_audit *a, enum sl_dir dir, int chun
 	const int which = watched(a, dir);
 	char what[64];
 
+	sl_assert_int(which, <, WATCHED);
 	if (!a || !a->on || !a->seen[which][chunk] || a->seen[which][chunk] == hash_of(a, dir, x))
 		return SL_OK;
 	snprintf(what, sizeof what, "%s of chunk %d", sl_dir_name(dir), chunk);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/step/ends_check.h"
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/exec/clip.h"
 #include "common/exec/finite.h"
@@ -295,6 +297,7 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	err = sl_codec_encode(l->codec[up ? CLIENT : SERVER][dir], &call, from, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "%s of chunk %d: %s", sl_dir_name(dir), chunk, sl_err_text(err));
+	sl_assert_int(l->buf.len, <=, l->buf.cap);
 	*(up ? &l->tx_bytes : &l->rx_bytes) += l->buf.len + bytes;
 	l->payload[dir] += l->buf.len + bytes;
 	l->nominal[dir] +=
@@ -355,13 +358,27 @@ static enum sl_err backward_chunk(struct sl_local *l, const struct sl_chunk *c, 
 	return err ? err : sl_ends_head_backward(&l->ends, chunk);
 }
 
+/* The three segments and the codecs of what crosses stand at the same step. */
+static void check_done(const struct sl_local *l, uint64_t done)
+{
+	sl_ends_check_done(&l->ends, done);
+	sl_assert_int(sl_exec_done(l->middle), ==, done);
+	sl_assert_int(l->done, ==, done);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_assert(!l->codec[CLIENT][dir] == !l->codec[SERVER][dir]);
+}
+
 enum sl_err sl_local_set_done(struct sl_local *l, uint64_t done, struct sl_fail *fail)
 {
 	enum sl_err err = sl_ends_set_done(&l->ends, done);
 
 	if (!err)
 		err = sl_exec_set_done(l->middle, done);
-	return err ? err : reopen_codecs(l, done, fail);
+	if (!err)
+		err = reopen_codecs(l, done, fail);
+	if (!err)
+		check_done(l, done);
+	return err;
 }
 
 /* As the server of a vertical group adds the squares of its members. */
@@ -415,6 +432,8 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 		err = sl_exec_check(l->middle, l->ends.rows, l->ends.chunks, fail);
 	if (!err && l->plan->spec.clip_norm > 0)
 		err = sl_local_find_scale(l, &grad_scale, fail);
+	if (!err) /* a step is applied to what the one before it has left */
+		check_done(l, l->ends.step);
 	if (!err)
 		err = sl_exec_scale(l->middle, grad_scale);
 	if (!err)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "client/pass/remote_parts.h"
+#include "client/step/ends_check.h"
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/exec/clip.h"
@@ -149,6 +151,10 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 
 	if (!sl_link_is_up(r->link)) /* it has failed; `failed` follows when its last task has ended */
 		return;
+	sl_assert(!r->torn);
+	sl_assert_int(feed->rows, <=, r->conf.link.plan->spec.batch);
+	if (pass.kind != SL_EV_BEGIN_EVAL)
+		sl_assert_int(r->applied, <=, pass.number);
 	sl_ends_take(&r->ends, feed, pass.number, pass.kind != SL_EV_BEGIN_EVAL);
 	r->lr = pass.lr;
 	r->started_ns = sl_now_ns();
@@ -221,6 +227,8 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
 	r->ends.weights = s->weights;
 	if (!err)
+		sl_ends_check_done(&r->ends, s->step);
+	if (!err)
 		err = sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
 	if (!err && sl_remote_made(r) == SL_MADE_UNKNOWN)
 		forget_codecs(r); /* as the server does */
@@ -240,6 +248,7 @@ enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
 	const struct sl_sealed seal = sl_remote_seal(r, sl_link_session(r->link)->made & ~SL_MADE_ANEW);
 	enum sl_err err;
 
+	sl_assert(r->change && sl_session_has_ends(sl_link_session(r->link)));
 	SL_FAILPOINT(SL_FP_CLIENT_TAKES);
 	if (r->conf.seal && sl_sealed_open(&seal, run, (size_t)r->state.floats * sizeof(float)))
 		return sl_fail_at(fail, "share.secret", SL_ERR_PAYLOAD,

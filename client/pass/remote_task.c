@@ -4,6 +4,7 @@
 
 #include "client/pass/audit.h"
 #include "client/pass/remote_parts.h"
+#include "client/step/ends_check.h"
 #include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -109,6 +110,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	r->told = true;
 	if (!err)
 		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
+	sl_assert_int(run.len, <=, sl_end_coder_bound(r->end[SL_END_GRAD]));
 	sl_port_end_filled(sl_link_port(r->link), SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
@@ -135,9 +137,11 @@ static enum sl_err send_ends_state(struct sl_remote *r, struct sl_fail *fail)
 	enum sl_err err;
 
 	SL_FAILPOINT(SL_FP_CLIENT_GIVES);
-	memset(to, 0, run.cap);
+	sl_assert_int(run.cap, ==, sl_remote_seal_bytes(r) + (size_t)r->state.floats * sizeof *to);
+	memset(to, 0, run.cap - sl_remote_seal_bytes(r));
 	err = sl_ends_get_state(&r->ends, &r->state, to);
 	run.len = sl_link_session(r->link)->gift_bytes;
+	sl_assert(run.len == SL_WIRE_ENDS_HASH || run.len == run.cap); /* the hash, or all of it */
 	if (!err && run.len == SL_WIRE_ENDS_HASH)
 		hash_state(r, &seal, to, &run);
 	else if (!err && r->conf.seal)
@@ -205,15 +209,6 @@ static void take_lr(struct sl_remote *r)
 	r->lr = lr;
 }
 
-/* Head and tail stand at the same step; NULL: the other party has it. */
-static void check_done(const struct sl_remote *r, uint64_t done)
-{
-	if (r->ends.head)
-		sl_assert_int(sl_exec_done(r->ends.head), ==, done);
-	if (r->ends.tail)
-		sl_assert_int(sl_exec_done(r->ends.tail), ==, done);
-}
-
 /* Before a step is applied: nothing of it is, and the session and its ends speak of the same one. A member that comes
  * back late stands at the last step that it took part in. */
 static void check_commit(const struct sl_remote *r)
@@ -272,7 +267,7 @@ enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 	err = sl_ends_set_done(&r->ends, r->ends.step + 1);
 	if (err)
 		return err;
-	check_done(r, r->ends.step + 1);
+	sl_ends_check_done(&r->ends, r->ends.step + 1);
 	sl_assert_if(r->round.ends, !r->told);
 	r->applied = r->ends.step + 1;
 	r->torn = false;

@@ -49,6 +49,15 @@ static void check_files(const struct sl_archive *a)
 	for (int i = 0; i + 1 < a->n_file; i++)
 		sl_assert_int(a->file[i], >, a->file[i + 1]);
 	sl_assert_if(a->confirmed, a->last_confirmed > 0 || a->back_to == 0);
+	sl_assert_int(a->confirmed, >=, 0);
+	sl_assert_if(a->leaving, a->busy || a->job.run);
+}
+
+/* What the server is told that this side keeps: newest first. */
+static void check_kept(const uint64_t step[SL_CHECKPOINT_KEPT])
+{
+	for (int i = 1; i < SL_CHECKPOINT_KEPT; i++)
+		sl_assert(step[i - 1] > step[i] || !step[i]);
 }
 
 /* Makes the status name a file that is still there. */
@@ -65,6 +74,7 @@ static uint64_t pinned(const struct sl_archive *a)
 
 static void add_file(struct sl_archive *a, uint64_t step)
 {
+	sl_assert_int(a->checkpoint.n_pin, <, SL_LAST_RUN_STEPS);
 	a->file[0] = step;
 	memcpy(a->file + 1, a->checkpoint.pin, (size_t)a->checkpoint.n_pin * sizeof a->file[0]);
 	a->n_file = 1 + a->checkpoint.n_pin;
@@ -78,6 +88,8 @@ void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 	a->back_to = step;
 	a->back_sure = sure;
 	a->leaving = false;
+	if (a->n_file)
+		sl_assert_int(a->file[0], <=, step); /* what is later is not of this history */
 	a->confirmed = step ? a->confirmed : 0;
 	a->last_confirmed = step < a->last_confirmed ? step : a->last_confirmed;
 	if (!step && !sure)
@@ -139,6 +151,7 @@ static void write_done(struct sl_job *job)
 {
 	struct sl_archive *a = archive_of(job);
 
+	sl_assert(a->busy); /* a write ends once */
 	a->busy = false;
 	SL_FAILPOINT(SL_FP_CLIENT_KEPT);
 	if (a->err) {
@@ -207,6 +220,7 @@ void sl_archive_close(struct sl_archive *a)
 
 void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n, int confirmed)
 {
+	sl_assert(!a->busy && n <= SL_LAST_RUN_STEPS && confirmed <= n);
 	memcpy(a->file, step, (size_t)n * sizeof step[0]);
 	a->n_file = n;
 	a->confirmed = confirmed;
@@ -242,6 +256,7 @@ bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEP
 	}
 	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
 		step[n++] = i < a->n_file ? a->file[i] : 0;
+	check_kept(step);
 	return a->busy;
 }
 
@@ -266,6 +281,7 @@ bool sl_archive_busy(const struct sl_archive *a)
 
 struct sl_client_state *sl_archive_state(struct sl_archive *a)
 {
+	sl_assert(!a->busy); /* the writing thread reads it */
 	return &a->state;
 }
 
@@ -332,6 +348,7 @@ struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a)
 
 bool sl_archive_finish(struct sl_archive *a, uint64_t step, bool keep)
 {
+	sl_assert(!a->busy);
 	keep = keep && a->n_file && a->file[0] == step;
 	a->n_file = 0;
 	name_newest(a);

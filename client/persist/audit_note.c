@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/persist/model_file.h"
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 
@@ -30,7 +31,7 @@ enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_
 		return errno == ENOENT ? SL_OK : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
 	if (fscanf(f, "%20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %40s%c",
 		   &n.begun, &n.ended, &n.in_row, &n.owed, &n.expects, &n.hash, key, &end) != 8 ||
-	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)))
+	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)) || n.owed > 1 || n.ended + n.owed > n.begun)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s is damaged: remove it, and the run forgets which audits it has begun", path);
 	for (int i = 0; i < SL_AUDIT_KNOWN && !err; i++)
@@ -50,6 +51,8 @@ void sl_audit_note_write(const struct sl_audit_note *n, const struct sl_conf_cli
 	struct sl_fail why;
 	size_t len;
 
+	sl_assert_int(n->owed, <=, 1); /* as the next process reads it */
+	sl_assert_int(n->ended + n->owed, <=, n->begun);
 	if (!conf->log.dir[0])
 		return;
 	sl_key_print(&n->secret, key);
@@ -78,6 +81,7 @@ void sl_audit_note_know(struct sl_audit_note *n, uint64_t step, uint64_t hash)
 		}
 	}
 	*at = (struct sl_audit_known){step, hash};
+	sl_assert_if(step, sl_audit_note_find(n, step) == at); /* each step has one place */
 }
 
 bool sl_audit_note_back(struct sl_audit_note *n, uint64_t step)

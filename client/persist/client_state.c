@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "kernels/cpu/cpu.h"
 
 enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan *plan,
@@ -44,6 +45,8 @@ enum sl_err sl_client_state_open_end(struct sl_client_state *s, const struct sl_
 enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_end_coder *coder, const float *base)
 {
 	s->end.len = 0;
+	sl_assert(!base == !s->base); /* there is room for what there is */
+	sl_assert_int(s->end.cap, ==, sl_end_coder_state_bytes(coder));
 	if (base)
 		memcpy(s->base, base, (size_t)s->base_count * sizeof *base);
 	return sl_end_coder_save(coder, &s->end);
@@ -51,6 +54,7 @@ enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_
 
 enum sl_err sl_client_state_give_end(const struct sl_client_state *s, struct sl_end_coder *coder, float *base)
 {
+	sl_assert(!base == !s->base);
 	if (base)
 		memcpy(base, s->base, (size_t)s->base_count * sizeof *base);
 	return sl_end_coder_load(coder, (struct sl_bytes){s->end.data, s->end.len});
@@ -110,6 +114,9 @@ static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool r
 enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoint *c, struct sl_fail *fail)
 {
 	add_parts(s, c, false);
+	sl_assert_int(s->end.len, <=, s->end.cap);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_assert_int(s->codecs.dir[dir].len, <=, s->codecs.dir[dir].cap);
 	sl_checkpoint_note(c, "link", "%" PRIu64, s->made);
 	if (!isnan(s->weights.sum))
 		sl_checkpoint_note(c, weights_note, "%a %a", s->weights.first, s->weights.sum);

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 
@@ -60,6 +61,7 @@ uint64_t sl_epoch_begin(const char *dir, uint64_t now_s)
 	last = last_of(path);
 	if (number <= last)
 		number = last + 1;
+	sl_assert(number > last && number <= most); /* a link's number only grows, and fits */
 	remember(path, number);
 	return number << LINK_BITS;
 }

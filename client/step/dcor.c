@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "client/figures/similarity.h"
+#include "common/base/assert.h"
 
 enum { LEAST = 4, FEW = 16, MOST = 64, ROOM = 8 << 20 }; /* samples; bytes */
 
 struct sl_dcor {
 	int64_t samples, most, n;      /* in the set; how many of these are chosen; and are put */
 	int64_t in_floats, act_floats; /* of a sample */
+	int64_t act_most;              /* that there is room for */
 	int64_t sample[MOST];          /* [n] */
 	float *act;                    /* [n, act_floats] */
 	float in[];                    /* [n, in_floats] */
@@ -32,6 +34,7 @@ enum sl_err sl_dcor_open(struct sl_dcor **out, const struct sl_plan *plan, int64
 	d->samples = samples;
 	d->most = n < samples ? n : samples;
 	d->in_floats = in;
+	d->act_most = all - in;
 	d->act = d->in + n * in;
 	return SL_OK;
 }
@@ -49,6 +52,7 @@ void sl_dcor_put(struct sl_dcor *d, const struct sl_feed *feed, int64_t first, i
 	d->act_floats = 0;
 	for (int v = 0; v < n; v++)
 		d->act_floats += sl_shape_row(&act[v].shape); /* an insert may have narrowed it */
+	sl_assert_int(d->act_floats, <=, d->act_most);
 	for (int64_t i = 0; i < rows; i++) {
 		const int64_t sample = feed->samples[first + i];
 		int64_t at = 0;
@@ -59,6 +63,7 @@ void sl_dcor_put(struct sl_dcor *d, const struct sl_feed *feed, int64_t first, i
 		while (at < d->n && d->sample[at] != sample)
 			at++;
 		d->n += at == d->n;
+		sl_assert_int(d->n, <=, d->most); /* as many are chosen, whatever the order of the batches */
 		d->sample[at] = sample;
 		memcpy(d->in + at * in, (const float *)feed->input + (first + i) * in, (size_t)in * sizeof(float));
 		to = d->act + at * d->act_floats;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "client/step/ends_check.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
@@ -276,6 +277,7 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 		c->cut[0] = sl_plan_cut_count(plan, false, &c->call.dims);
 		c->cut[1] = sl_plan_cut_count(plan, true, &c->call.dims);
 	}
+	sl_ends_check_batch(ends);
 }
 
 /* A token is an index into the embedding's table, which nothing later checks. */
@@ -333,8 +335,10 @@ static enum sl_err begin_step(struct sl_ends *ends)
 
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
-	enum sl_err err = chunk == 0 && ends->training ? begin_step(ends) : SL_OK;
+	enum sl_err err;
 
+	sl_ends_check_chunk(ends, chunk);
+	err = chunk == 0 && ends->training ? begin_step(ends) : SL_OK;
 	return err ? err : head_chunk(ends, &ends->chunk[chunk]);
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/exec/finite.h"
 
 static const enum sl_segment part[2] = {SL_HEAD, SL_TAIL};
@@ -112,6 +113,7 @@ static void fill(const struct sl_ends_round *r, float *change)
 {
 	const struct sl_end_layout *l = r->layout;
 
+	sl_assert(l->round && l->floats == l->grads * (1 + l->moments) + l->stats + 2);
 	gather(l, r->ends->plan, r->is, change);
 	for (int64_t i = 0; i < l->grads; i++)
 		change[i] -= r->base[i];
@@ -181,6 +183,7 @@ enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 {
 	enum sl_err err = take(r->ends, r->is);
 
+	sl_assert_int((r->ends->step + 1) % (uint64_t)r->ends->plan->spec.ends_round, ==, 0); /* a mean ends a round */
 	for (int64_t i = 0; i < r->layout->grads; i++)
 		r->base[i] += mean[i];
 	for (int i = 0; i < 2 && !err; i++)

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 struct sl_head_cache {
 	int64_t samples, features;
 	int64_t *at; /* [samples + 1] offset of each sample, in tokens */
@@ -131,6 +133,8 @@ void sl_head_cache_count(const struct sl_head_cache *k, int64_t *taken, int64_t 
 /* Floats of a sample. */
 static int64_t count_of(const struct sl_head_cache *k, int32_t sample)
 {
+	sl_assert(sample >= 0 && sample < k->samples);
+	sl_assert_int(k->at[sample], <=, k->at[sample + 1]);
 	return (k->at[sample + 1] - k->at[sample]) * k->features;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/assert.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 
@@ -171,6 +172,7 @@ static bool write_row(const struct sl_releases *c, const struct sl_releases_row 
 	const bool grows = c->n < ROWS && c->n % BLOCK == 0;
 
 	w.check = check_of(&w);
+	sl_assert(is_row(&w, c->n % ROWS)); /* as the next process looks for it */
 	memcpy(block, head, ROW);
 	memcpy(block + ROW, &w, ROW);
 	return put(c->fd - 1, c->n ? block + ROW : block, (grows ? BLOCK * ROW : ROW) + (c->n ? 0 : ROW),
@@ -199,6 +201,7 @@ enum sl_err sl_releases_add(struct sl_releases *c, uint64_t when, uint32_t which
 				   "uncounted: make room, and --resume",
 				   strerror(errno));
 	c->row[c->n++ % ROWS] = now;
+	sl_assert_int(when / 2, >=, sl_releases_steps(c)); /* what has crossed is never taken back */
 	atomic_store(&c->steps, when / 2);
 	return SL_OK;
 }

@@ -7,6 +7,8 @@
 
 #include <xxhash.h>
 
+#include "common/base/assert.h"
+
 enum { SETS = 1024, WAYS = 4, DEBT_S = 60, MILLI = 1000 };
 
 /* A token bucket. Its unit is a thousandth of a token; a connection costs one token. */
@@ -92,6 +94,7 @@ static bool spend(struct bucket *b, const struct budget *of, uint64_t now_ms)
 	b->left -= MILLI;
 	if (b->left < -(int64_t)DEBT_S * of->per_s * MILLI)
 		b->left = -(int64_t)DEBT_S * of->per_s * MILLI;
+	sl_assert_int(b->left, <, (int64_t)of->burst * MILLI); /* a token was taken */
 	return had;
 }
 
@@ -172,6 +175,7 @@ bool sl_arrivals_shut(struct sl_arrivals *a, uint64_t now_ms, struct sl_shut *ou
 		a->all.shut = false;
 		a->changed = true;
 	}
+	sl_assert(0 <= a->n_shut && a->n_shut <= SL_ARRIVALS_SHUT);
 	changed = a->changed;
 	a->changed = false;
 	out->all = a->all.shut;

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/link/zsocket.h"
 
@@ -77,11 +78,40 @@ void sl_conns_close(struct sl_conns *c)
 	free(c);
 }
 
+/* A connection is in the list of those without a session as long as it has no peer that was answered. */
+static void check_member(const struct sl_conns *c, int fd)
+{
+	const struct member *m = &c->member[fd];
+
+	if (!m->stamp) {
+		sl_assert(!m->listed && !m->peers);
+		return;
+	}
+	sl_assert_int(m->stamp, <=, c->stamp);
+	sl_assert_int(fd, <, c->top);
+	sl_assert_int(m->peers, >=, 0);
+	sl_assert(m->listed == (m->peers == 0));
+	sl_assert_if(m->peers, m->answered);
+	sl_assert_int(m->since_ms, <=, c->patience_ms);
+}
+
+static void check(const struct sl_conns *c)
+{
+	sl_assert(0 <= c->top && c->top <= c->cap);
+	sl_assert(0 <= c->count && c->count <= c->top);
+	sl_assert((c->count == 0) == (c->first == NONE) && (c->first == NONE) == (c->last == NONE));
+	if (c->count) {
+		sl_assert(c->member[c->first].listed && c->member[c->first].prev == NONE);
+		sl_assert(c->member[c->last].listed && c->member[c->last].next == NONE);
+	}
+}
+
 /* Inserts fd into the list between `prev` and `next`, either of which may be NONE. */
 static void list(struct sl_conns *c, int fd, int prev, int next)
 {
 	struct member *m = &c->member[fd];
 
+	sl_assert(!m->listed);
 	m->listed = true;
 	m->prev = prev;
 	m->next = next;
@@ -142,6 +172,7 @@ static void cut(struct sl_conns *c, int fd, enum why why)
 	unlist(c, fd);
 	c->member[fd] = (struct member){0};
 	c->cut[why]++;
+	check(c);
 	end_at_once(fd); /* ZeroMQ notices, and closes the descriptor */
 }
 
@@ -172,6 +203,8 @@ void sl_conns_add(struct sl_conns *c, int fd)
 	c->member[fd] = (struct member){.stamp = c->stamp, .since_ms = c->patience_ms};
 	list(c, fd, c->last, NONE);
 	c->top = fd < c->top ? c->top : fd + 1;
+	check_member(c, fd);
+	check(c);
 	if (!is_admitted(c, fd))
 		cut(c, fd, TOO_FAST);
 }
@@ -184,6 +217,7 @@ void sl_conns_remove(struct sl_conns *c, int fd)
 		return;
 	unlist(c, fd);
 	*m = (struct member){0};
+	check(c);
 }
 
 uint32_t sl_conns_total(const struct sl_conns *c)
@@ -210,6 +244,7 @@ uint64_t sl_conns_answered(struct sl_conns *c, int fd)
 	unlist(c, fd);
 	m->answered = true;
 	m->peers++;
+	check_member(c, fd);
 	return m->stamp;
 }
 
@@ -222,6 +257,8 @@ void sl_conns_forget_peer(struct sl_conns *c, int fd, uint64_t stamp)
 	m->heard = false;
 	m->since_ms = c->patience_ms;
 	list(c, fd, NONE, c->first);
+	check_member(c, fd);
+	check(c);
 }
 
 uint64_t sl_conns_arrived(struct sl_conns *c, int fd, uint64_t stamp)

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/link/peers.h"
 
 enum { BUCKETS = 4096, SLOT_BITS = 16, FIRST_SLOTS = 64, NONE = -1 };
@@ -59,6 +60,24 @@ void sl_peers_close(struct sl_peers *peers)
 	free(peers);
 }
 
+/* The lists hold as many peers as they count, and no slot beyond those that were made is in use. */
+static void check(const struct sl_peers *peers)
+{
+	sl_assert(LISTS <= peers->used && peers->used <= peers->cap);
+	sl_assert_int(peers->used, <=, SL_TRANSPORT_PEERS + LISTS);
+	sl_assert(peers->free == NONE || (peers->free >= LISTS && !peers->slot[peers->free].number));
+	sl_assert_int(peers->count[STRANGERS], <=, SL_TRANSPORT_STRANGERS);
+	for (int list = 0; list < LISTS; list++) {
+		const struct slot *head = &peers->slot[list];
+
+		sl_assert_int(peers->count[list], >=, 0);
+		sl_assert((peers->count[list] == 0) == (head->next == list));
+		sl_assert(peers->slot[head->next].prev == list && peers->slot[head->prev].next == list);
+		sl_assert_if(head->next != list,
+			     peers->slot[head->next].number && peers->slot[head->next].list == list);
+	}
+}
+
 static int bucket_of(const uint8_t id[SL_PEER_ID_BYTES])
 {
 	uint32_t n;
@@ -83,6 +102,7 @@ static void list_append(struct sl_peers *peers, int list, int i)
 {
 	struct slot *s = &peers->slot[i], *head = &peers->slot[list];
 
+	sl_assert_int(s->list, ==, NONE); /* a peer is in one list at most */
 	s->list = list;
 	s->prev = head->prev;
 	s->next = list;
@@ -103,6 +123,7 @@ static void drop(struct sl_peers *peers, int i)
 	struct slot *s = &peers->slot[i];
 	int *link = &peers->bucket[bucket_of(s->id)];
 
+	sl_assert_int(s->number, !=, 0); /* a slot is given back once */
 	while (*link != i)
 		link = &peers->slot[*link].chain;
 	*link = s->chain;
@@ -112,6 +133,7 @@ static void drop(struct sl_peers *peers, int i)
 	s->number = 0;
 	s->next = peers->free;
 	peers->free = i;
+	check(peers);
 }
 
 /* The index of a free slot, or NONE. */
@@ -183,6 +205,7 @@ sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd
 	memcpy(s->id, id, SL_PEER_ID_BYTES);
 	*link = i;
 	list_append(peers, STRANGERS, i);
+	check(peers);
 	return s->number;
 }
 
@@ -268,6 +291,7 @@ void sl_peers_flag(struct sl_peers *peers, sl_peer peer, bool gone)
 		return;
 	list_remove(peers, (int)(s - peers->slot));
 	list_append(peers, FLAGGED, (int)(s - peers->slot));
+	check(peers);
 }
 
 sl_peer sl_peers_take_flagged(struct sl_peers *peers, bool *gone)
@@ -280,6 +304,7 @@ sl_peer sl_peers_take_flagged(struct sl_peers *peers, bool *gone)
 	*gone = s->gone;
 	s->gone = false;
 	list_remove(peers, i);
+	check(peers);
 	return s->number;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/assert.h"
 #include "common/base/grow.h"
 #include "common/link/loop_uv.h"
 #include "common/link/unix.h"
@@ -57,6 +58,17 @@ struct answer {
 
 static void on_connect(uv_stream_t *server, int status);
 
+static void check(const struct sl_talk *k)
+{
+	sl_assert(k->at <= k->len && k->len <= k->cap);
+	sl_assert_int(k->searched, <=, k->len);
+	sl_assert_int(k->pending, <=, k->lines);
+	sl_assert_int(k->open, >=, 0);
+	sl_assert_if(k->closing, k->ended);
+	sl_assert_int(k->all->clients, >, 0);
+	sl_assert_int(k->all->users, >=, k->all->clients); /* each client holds the others' memory */
+}
+
 /* ---- closing */
 
 static void let_go(struct sl_talks *t)
@@ -76,6 +88,7 @@ static void free_if_unused(struct sl_talk *k)
 		at = &(*at)->next;
 	*at = k->next;
 	t->turn = t->turn == k ? k->next : t->turn;
+	check(k);
 	t->clients--;
 	free(k->text);
 	free(k);
@@ -146,6 +159,7 @@ static void take(struct sl_talk *k, ssize_t n)
 	k->skips = !end && !k->ended;
 	k->skipped += !k->skips;
 	k->at = end && end < k->text + k->len ? (size_t)(end - k->text) + 1 : k->len;
+	check(k);
 }
 
 /* Where to read: behind the bytes that wait. Without memory there is no room, and reading ends. */
@@ -355,6 +369,7 @@ bool sl_talks_next(struct sl_talks *t, struct sl_talk **from, struct sl_bytes *l
 		k->served = ++t->served;
 		*from = k;
 		k->pending++;
+		check(k);
 		settle(k);
 		return true;
 	}
@@ -396,6 +411,7 @@ static void send_text(struct sl_talk *k, const char *text, size_t len)
 
 void sl_talk_answer(struct sl_talk *k, const char *text, size_t len)
 {
+	sl_assert_int(k->pending, >, 0); /* a line is answered once */
 	k->pending--;
 	if (len && !k->closing)
 		send_text(k, text, len);

@@ -4,6 +4,7 @@
 
 #include <xxhash.h>
 
+#include "common/base/assert.h"
 #include "common/link/wire.h"
 #include "common/link/wire_errors.h"
 #include "proto/split.pb-c.h"
@@ -449,6 +450,8 @@ enum sl_err sl_wire_encode(const struct sl_frame *frame, uint8_t header[SL_WIRE_
 	if (split__frame__get_packed_size(&top) > SL_WIRE_HEADER_MAX)
 		return SL_ERR_LIMIT;
 	*len = split__frame__pack(&top, header);
+	/* what the peer looks for in front of the check */
+	sl_assert(*len > CHECK_BYTES && header[*len - CHECK_BYTES - 1] == CHECK_TAG);
 	check_write(header, *len);
 	return SL_OK;
 }

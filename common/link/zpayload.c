@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 enum { SLAB = 64 };
 
 struct sl_zrecord {
@@ -40,6 +42,7 @@ static struct sl_zrecord *take(struct sl_zrecords *records)
 	}
 	r = records->free;
 	records->free = r->next;
+	atomic_fetch_add_explicit(&records->out, 1, memory_order_relaxed);
 	return r;
 }
 
@@ -47,8 +50,10 @@ static struct sl_zrecord *take(struct sl_zrecords *records)
 static void give(struct sl_zrecord *r)
 {
 	struct sl_zrecords *records = r->records;
+	const int out = atomic_fetch_sub_explicit(&records->out, 1, memory_order_relaxed);
 	struct sl_zrecord *head = atomic_load_explicit(&records->freed, memory_order_relaxed);
 
+	sl_assert_int(out, >, 0);
 	do
 		r->next = head;
 	while (!atomic_compare_exchange_weak_explicit(&records->freed, &head, r, memory_order_release,
@@ -66,6 +71,7 @@ static void released(void *data, void *hint)
 
 void sl_zrecords_close(struct sl_zrecords *records)
 {
+	sl_assert_int(atomic_load(&records->out), ==, 0); /* ZeroMQ has given back each payload, once */
 	while (records->slabs) {
 		struct sl_zslab *next = records->slabs->next;
 

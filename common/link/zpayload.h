@@ -16,6 +16,7 @@ struct sl_zrecords {
 	struct sl_zrecord *free;
 	_Atomic(struct sl_zrecord *) freed;
 	struct sl_zslab *slabs;
+	atomic_int out; /* records that ZeroMQ has */
 };
 
 /* Call it after the end of ZeroMQ's context. */

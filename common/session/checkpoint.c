@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "common/base/assert.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
@@ -29,6 +30,7 @@ static bool has_place(struct sl_checkpoint *c, int n, int most)
 
 static void add_part(struct sl_checkpoint *c, struct sl_checkpoint_part part)
 {
+	sl_assert(part.count >= 0 && (part.data || !part.count));
 	if (has_place(c, c->n_part, SL_CHECKPOINT_MAX_PARTS))
 		c->part[c->n_part++] = part;
 }
@@ -221,6 +223,7 @@ static void prune(const struct sl_checkpoint *c, uint64_t step)
 	struct pruning p = {.c = c, .step = step, .below = step};
 
 	p.any_below = sl_checkpoint_older(c->dir, c->prefix, &p.below);
+	sl_assert_int(c->n_pin, <=, SL_CHECKPOINT_MAX_PINS);
 	each_file(c->dir, c->prefix, suffix, prune_one, &p);
 	each_file(c->dir, c->prefix, tmp_suffix, remove_tmp, (void *)(uintptr_t)c);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/assert.h"
 #include "common/exec/clip.h"
 
 /* ---- with other processes (average.h: sl_others) */
@@ -102,6 +103,30 @@ static enum sl_err is_largest(const struct sl_fold *f, double most, bool *larges
 
 /* ---- a step */
 
+/* What was added is what takes part: `counts` of all parts with rows, here and in other processes. A part that was left
+ * out adds nothing. */
+static void check_sum(const struct sl_fold *f)
+{
+	uint64_t counts = 0;
+	int parts = 0;
+
+	for (int k = 0; k < f->n; k++) {
+		const struct sl_fold_part *p = &f->part[k];
+
+		sl_assert_if(p->rows, p->exec);
+		sl_assert_if(p->left_out, !p->rows && !p->averaged);
+		counts += p->rows ? p->counts : 0;
+		parts += p->rows > 0;
+	}
+	if (f->others)
+		sl_assert_int(counts, <=, f->counts);
+	else
+		sl_assert_int(counts, ==, f->counts);
+	if (f->ends && f->counts && !f->others)
+		sl_assert_int(f->ends->n, ==, parts);
+	sl_assert_if(!f->counts && f->ends, !f->mean->len);
+}
+
 static enum sl_err add_part(struct sl_exec *to, const struct sl_fold_part *p)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
@@ -120,6 +145,7 @@ static enum sl_err add_parts(struct sl_fold *f)
 		err = take_sum(f, room);
 	for (int k = 0; k < f->n && !err; k++)
 		if (f->part[k].rows) {
+			sl_assert(f->part[k].exec);
 			f->counts += f->part[k].counts;
 			err = add_part(f->trunk, &f->part[k]);
 		}
@@ -261,6 +287,8 @@ enum sl_err sl_fold_sum(struct sl_fold *f, uint64_t step, struct sl_fail *fail)
 		if (err)
 			*fail = why;
 	} while (err == SL_ERR_NONFINITE);
+	if (!err)
+		check_sum(f);
 	return err;
 }
 
@@ -272,7 +300,10 @@ static void commit_ends(const struct sl_fold *f)
 
 enum sl_err sl_fold_apply(struct sl_fold *f, double lr)
 {
-	enum sl_err err = f->counts ? sl_exec_scale(f->trunk, f->scale) : sl_exec_skip(f->trunk);
+	enum sl_err err;
+
+	sl_assert(f->scale >= 0 && f->scale <= 1); /* clipping makes nothing larger */
+	err = f->counts ? sl_exec_scale(f->trunk, f->scale) : sl_exec_skip(f->trunk);
 
 	if (!err && f->counts)
 		err = sl_exec_commit(f->trunk, lr, NULL, 0);
@@ -338,6 +369,8 @@ enum sl_err sl_fold_round(struct sl_fold *f, uint64_t step, struct sl_fail *fail
 	for (int k = 0; k < f->n && !err; k++) {
 		struct sl_fold_part *p = &f->part[k];
 
+		sl_assert_if(p->averaged, p->copy != NULL);
+		sl_assert_if(p->left_out, !p->averaged);
 		if (p->copy)
 			copy[n++] = (struct sl_copy){p->copy, p->averaged ? p->trained : 0};
 		p->trained = 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/worker.h"
 #include "common/exec/clip.h"
 #include "common/exec/finite.h"
@@ -235,10 +236,10 @@ static enum sl_err encode_vector(struct sl_end_coder *c, uint64_t step, int i, c
 enum sl_err sl_end_encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *out)
 {
 	const float *at = change;
+	const size_t began = out->len;
 	enum sl_err err = SL_OK;
 
 	c->rows_bytes = 0;
-
 	for (int i = 0; i < c->n && !err; i++) {
 		const size_t was = out->len;
 		uint32_t bytes = 0;
@@ -253,7 +254,13 @@ enum sl_err sl_end_encode(struct sl_end_coder *c, uint64_t step, const float *ch
 		c->rows_bytes += c->codec[i] ? 0 : bytes;
 		at += elements_of(c->layout, c->all > 0, i);
 	}
-	return err ? err : sl_buf_put(out, change + c->layout->grads, plain_bytes(c->layout));
+	if (!err)
+		sl_assert_int(at - change, ==, c->n ? c->layout->grads : 0); /* all of it, once */
+	if (!err)
+		err = sl_buf_put(out, change + c->layout->grads, plain_bytes(c->layout));
+	if (!err) /* the other side has room for so many bytes */
+		sl_assert_int(out->len - began, <=, c->bound);
+	return err;
 }
 
 static enum sl_err decode_vector(struct sl_end_coder *c, uint64_t step, int i, struct sl_bytes *in, float *at,
@@ -290,6 +297,7 @@ enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes
 			return err;
 		at += elements_of(c->layout, c->all > 0, i);
 	}
+	sl_assert_int(at - change, ==, c->n ? c->layout->grads : 0);
 	if (in.len != plain_bytes(c->layout))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "%zu bytes of statistics of head and tail, where there are %llu", in.len,
@@ -331,6 +339,7 @@ size_t sl_end_coder_state_bytes(const struct sl_end_coder *c)
 /* Writes for each codec a u32 length and its state. */
 enum sl_err sl_end_coder_save(const struct sl_end_coder *c, struct sl_buf *out)
 {
+	const size_t began = out->len;
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; c && i < c->n && !err; i++) {
@@ -344,6 +353,8 @@ enum sl_err sl_end_coder_save(const struct sl_end_coder *c, struct sl_buf *out)
 		if (!err)
 			memcpy(out->data + was, &bytes, sizeof bytes);
 	}
+	if (!err)
+		sl_assert_int(out->len - began, <=, sl_end_coder_state_bytes(c));
 	return err;
 }
 
@@ -445,6 +456,7 @@ static void divide_by_rows(struct sl_end_sum *s)
 {
 	const int64_t count = s->layout->floats - 2;
 
+	sl_assert_int(s->rows, >, 0);
 	for (int64_t i = 0; i < count; i++)
 		s->sum[i] = (float)(s->total[i] / (double)s->rows);
 	sl_steps_write(s->applied, s->sum + count);

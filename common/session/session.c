@@ -240,6 +240,12 @@ static void grant(struct sl_session *s, uint64_t bytes, bool whole, struct sl_ou
 	s->consumed_bytes = 0;
 }
 
+static enum sl_err too_large(const struct sl_session *s, uint64_t len, struct sl_outbox *out)
+{
+	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a part of %" PRIu64 " bytes where %u are the most", len,
+			   s->hello.part_bytes);
+}
+
 enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole)
 {
 	const struct sl_part *p = &frame->u.part;
@@ -278,8 +284,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 				   "part [%" PRIu64 ", +%" PRIu64 ") of %" PRIu64 " where offset %" PRIu64 " is next",
 				   p->offset, len, p->total, s->lane[p->what].received);
 	if (len > s->hello.part_bytes)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a part of %" PRIu64 " bytes where %u are the most",
-				   len, s->hello.part_bytes);
+		return too_large(s, len, out);
 	s->counts.parts++;
 	s->lane[p->what].total = p->total;
 	s->lane[p->what].received += len;
@@ -308,6 +313,8 @@ enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, str
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "part of kind %u, step %" PRIu64 ", where step %" PRIu64 " is abandoned", p->what,
 				   p->step, s->number);
+	if (frame->payload.len > s->hello.part_bytes)
+		return too_large(s, frame->payload.len, out);
 	s->counts.parts++;
 	grant(s, frame->payload.len, false, out);
 	return SL_OK;

@@ -68,7 +68,6 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 	const struct sl_session_mark before = {s->state, s->epoch, s->next_step};
 	enum sl_err err;
 
-	sl_session_check(s);
 	out->n_action = out->n_frame = 0;
 	if (s->state == SL_SESSION_CLOSED) {
 		s->counts.stale_frames += framed;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 int64_t sl_exec_state_floats(const struct sl_plan_segment *segment)
 {
 	return segment->weight_count + segment->moments * segment->trainable_count;
@@ -43,6 +45,8 @@ enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 
 	if (!s->weight)
 		return SL_OK;
+	sl_assert_int(sl_exec_segment(exec)->which, ==, s->which); /* a head's state is no middle's */
+	sl_assert_int(sl_exec_segment(exec)->trainable_count, ==, s->trainable_count);
 	err = sl_exec_get_front(exec, s->weight, s->weight_count);
 	sl_loss_scale_write(sl_exec_loss_scale(exec), s->scale);
 	sl_steps_write(sl_exec_applied(exec), s->applied);
@@ -77,6 +81,8 @@ enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *ex
 
 	if (!s->weight)
 		return SL_OK;
+	sl_assert_int(sl_exec_segment(exec)->which, ==, s->which);
+	sl_assert_int(sl_exec_segment(exec)->trainable_count, ==, s->trainable_count);
 	err = read_counts(s, exec, &scale, &applied) ? SL_OK : SL_ERR_DATA;
 	if (!err)
 		err = sl_exec_set_weights(exec, s->weight);
@@ -179,6 +185,8 @@ enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *con
 		s->dir[dir].len = 0;
 		if (!err)
 			err = sl_codec_save(codec[dir], &s->dir[dir]);
+		if (!err)
+			sl_assert_int(s->dir[dir].len, <=, need);
 	}
 	return err;
 }
@@ -245,6 +253,7 @@ static struct sl_exec_state in_room(const struct sl_carried *c, const struct sl_
 		at += c->codec[dir];
 	for (int i = 0; i < s->moments; i++)
 		state.moment[i] = (float *)(void *)at + i * s->trainable_count;
+	sl_assert_int((size_t)(at - room) + (size_t)(s->moments * s->trainable_count) * sizeof(float), ==, c->bytes);
 	return state;
 }
 
@@ -266,6 +275,7 @@ enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
 
 		memset(at, 0, c->codec[dir]);
 		err = sl_codec_save(codec[dir], &buf);
+		sl_assert_int(buf.len, <=, c->codec[dir]);
 		head->codec[dir] = buf.len;
 	}
 	return err;

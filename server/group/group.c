@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/link/loop.h"
+#include "server/group/group_check.h"
 #include "server/group/group_parties.h"
 
 enum { KEEP_AGAIN_MS = 1000 };
@@ -51,6 +52,7 @@ static void welcome(struct sl_group *g, int k)
 	const struct sl_group_seat *seat = &g->seat[k];
 	const uint64_t begin = g->trunk.r.seat[k].number;
 
+	sl_group_check_welcome(g, k, g->held, begin);
 	come_again(g); /* does not free the group: the job under way has a reference */
 	p->got = g->gift == GIFT_WHOLE ? g->gift_from : FROM_NOBODY;
 	p->role = p->m->agreement.agreed.share.role;
@@ -180,13 +182,14 @@ static void opens(struct sl_group *g)
 		       g->t.step);
 }
 
-/* The checkpoint that was chosen has the turns of members that are not here. */
+/* The checkpoint that was chosen has the turns of members that are not here. Before the first step none has: then those
+ * count that a member has told which was lost meanwhile. */
 static bool knows_turns(struct sl_group *g, struct sl_fail *why)
 {
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->member[k].m;
 
-		if (!m || sl_group_is_strangers(g, k, m))
+		if (g->seat[k].turns && (!m || sl_group_is_strangers(g, k, m)))
 			g->turns.count[k] = g->seat[k].turns;
 	}
 	return sl_group_turns_fit(g, why);
@@ -286,6 +289,7 @@ static void applied(struct sl_group *g)
 		end_all(g, -1, &g->fail);
 		return;
 	}
+	sl_group_check_applied(g);
 	g->t.step = g->trunk.r.done;
 	g->pass.on = false;
 	if (sl_group_gives(g) && g->trunk.checkpointed && !g->due) {
@@ -306,6 +310,8 @@ static void applied(struct sl_group *g)
 		else
 			sl_group_note_late(g, k);
 	}
+	if (g->trunk.checkpointed && g->t.open)
+		sl_group_check_missed(g);
 }
 
 /* A member has done a step inside its round. */
@@ -495,6 +501,7 @@ void sl_group_advance(struct sl_group *g)
 	sl_group_go_on(g);
 	if (g->what != GROUP_IDLE)
 		return;
+	sl_group_check_idle(g);
 	sl_group_take_off(g);
 	sl_group_say_short(g);
 	if (sl_group_ask_ends(g)) {

@@ -397,6 +397,9 @@ static void begin_from(struct sl_group *g, uint64_t step)
 {
 	struct sl_records *r = &g->trunk.r;
 
+	if (g->ends &&
+	    g->ends->state_of > step) /* of a history that is given up: its step comes again, in another one */
+		g->ends->state_of = 0;
 	r->done = r->on_disk = g->trunk.from = step;
 	r->complete = !sl_group_gives(g) || g->ends->state_of == step ? step : complete_below(g, step);
 	g->has_weights = g->has_weights || step;
@@ -449,6 +452,7 @@ void sl_group_run_choose(struct sl_group *g)
 	if (!g->trunk.exec && sl_group_open_bare(g, &g->fail))
 		sl_group_end_ranks(g, g->fail.text);
 	begin_branch(g);
+	g->trunk.state = SL_TRUNK_NONE; /* files are read: where the job is undone, nobody may store that */
 	g->trunk.r.fixed = 0;
 	g->err = choose(g, &step, &g->fail);
 	if (g->undone)

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/group/group_work.h"
+#include "common/base/assert.h"
+#include "server/group/group_check.h"
 #include "server/trunk/member_ends.h"
 
 /* ---- a member's part */
@@ -171,6 +172,7 @@ void sl_group_ends_settle(struct sl_group *g)
 		return;
 	e->next->step = sl_group_last_step(g);
 	e->next->whole = true;
+	sl_group_check_means(g);
 }
 
 bool sl_group_ends_has(const struct sl_group *g, uint64_t step)

@@ -5,6 +5,7 @@
 
 #include "common/link/loop.h"
 #include "common/link/proof.h"
+#include "server/group/group_check.h"
 #include "server/group/group_parties.h"
 
 static void free_group(struct sl_group *g)
@@ -23,6 +24,7 @@ void sl_group_drop(struct sl_group *g)
 {
 	struct sl_group **at = &g->groups->first;
 
+	sl_group_check_unused(g);
 	if (g->groups->first)
 		sl_group_say_parts(g);
 	while (*at != g)

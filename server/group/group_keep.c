@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "server/group/group_work.h"
+#include "server/group/group_check.h"
 
 /* The first bytes of a group's part of the file. Files of version 0.2 and before do not have it. */
 static const uint8_t mark[8] = "split-g4";
@@ -180,6 +180,8 @@ bool sl_group_keep(struct sl_group *g)
 	snprintf(whose, sizeof whose, "group %s", g->name);
 	if (!sl_trunk_has_store(&g->trunk, whose))
 		return false;
+	sl_trunk_check_whole(&g->trunk);
+	sl_group_check_border(g);
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
 	for (int k = 0; k < g->n && !err; k++)
 		err = g->seat[k].m ? sl_group_hold_codecs(&g->seat[k]) : SL_OK;
@@ -190,6 +192,7 @@ bool sl_group_keep(struct sl_group *g)
 	if (err)
 		sl_fail_set(&fail, err, "no memory for a checkpoint");
 	if (!err) {
+		sl_group_check_records(g, &records);
 		sl_trunk_pin(&g->trunk);
 		sl_trunk_pin_step(&g->trunk.keep, g->due); /* its head and tail are on their way */
 		note_left(g);
@@ -239,7 +242,7 @@ static enum sl_err read_codecs(struct sl_group_seat *seat, const struct member_r
 	return SL_OK;
 }
 
-static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, struct sl_fail *fail)
+static enum sl_err read_records(struct sl_group *g, uint64_t step, const struct sl_buf *in, struct sl_fail *fail)
 {
 	size_t at = sizeof mark, used = 0;
 
@@ -258,6 +261,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
 		memcpy(&r, in->data + at, sizeof r);
 		at += sizeof r;
+		if (r.number > step)
+			return sl_fail_set(fail, SL_ERR_DATA, "member %d has done more steps than the group", k);
 		for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 			if (r.bytes[dir] > in->len - at - bytes)
 				return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
@@ -293,6 +298,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 	}
 	if (sl_group_log_read(&g->log, (struct sl_bytes){in->data + at, in->len - at}, &used))
 		return sl_fail_set(fail, SL_ERR_DATA, "its log cannot be read");
+	if (g->log.end != step)
+		return sl_fail_set(fail, SL_ERR_DATA, "its log does not tell of all steps of the group");
 	at += used;
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
 		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");
@@ -310,7 +317,7 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 	if (!err)
 		err = sl_keep_read(&g->trunk.keep, step, g->trunk.exec, NULL, &records, fail);
 	if (!err)
-		err = read_records(g, &records, fail);
+		err = read_records(g, step, &records, fail);
 	if (!err)
 		memcpy(g->trunk.r.asked, g->trunk.keep.asked, sizeof g->trunk.r.asked);
 	free(records.data);

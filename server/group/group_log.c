@@ -63,6 +63,8 @@ enum sl_err sl_group_log_alone(struct sl_group_log *l, int member, uint64_t step
 	const uint64_t step = l->end - steps + did;
 	size_t at = l->n_back;
 
+	sl_assert_int(steps, <=, l->end);
+	sl_assert(did > 0 && did < steps); /* with none it was late, with all it would have been in the round */
 	if (!sl_grow(&l->back, &l->cap_back, l->n_back + 1, sizeof *l->back))
 		return SL_ERR_NOMEM;
 	for (; at && l->back[at - 1].step > step; at--)
@@ -228,12 +230,15 @@ size_t sl_group_log_size(const struct sl_group_log *l)
 enum sl_err sl_group_log_write(const struct sl_group_log *l, struct sl_buf *out)
 {
 	const struct head h = {l->end, l->n_range, l->n_back};
+	const size_t before = out->len;
 	enum sl_err err = sl_buf_put(out, &h, sizeof h);
 
 	if (!err && l->n_range)
 		err = sl_buf_put(out, l->range, l->n_range * sizeof *l->range);
 	if (!err && l->n_back)
 		err = sl_buf_put(out, l->back, l->n_back * sizeof *l->back);
+	if (!err)
+		sl_assert_int(out->len - before, ==, sl_group_log_size(l));
 	return err;
 }
 

@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 /* The middle's inputs that a member gives, a bit each. */
 static int given(enum sl_conf_share_role role, int sends)
 {
@@ -151,11 +153,23 @@ static void sum_squares(struct sl_group *g, int labels)
 		sl_port_event(port_of(g, k), &(struct sl_event){.kind = SL_EV_SUM, .squares = {sum}});
 }
 
+/* What was begun of a pass is no more than what has come. */
+static void check_pass(const struct sl_group *g, const struct sl_session *l)
+{
+	sl_assert_int(g->pass.forward, >=, l->done[SL_TASK_MID_FWD]);
+	sl_assert_int(g->pass.forward, <=, l->chunks);
+	for (int k = 0; k < g->n; k++) {
+		sl_assert_int(g->member[k].backward, >=, -1);
+		sl_assert_int(g->member[k].backward, <=, l->chunks);
+	}
+}
+
 /* An event may end a session, and then the others, too: the pass is over then. */
 static void go_on(struct sl_group *g, int labels)
 {
 	const struct sl_session *l = session_of(g, labels);
 
+	check_pass(g, l);
 	while (g->pass.on && computes(l) && g->pass.forward < given_chunks(g, l))
 		hand_on(port_of(g, labels), g->pass.forward++);
 	for (int k = 0; k < g->n && g->pass.on; k++)

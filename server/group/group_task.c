@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "server/group/group_work.h"
+#include "server/group/group_check.h"
 
 void sl_group_free_trunk(struct sl_group *g)
 {
@@ -195,6 +195,7 @@ void sl_group_run(struct sl_job *job)
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
 	run[g->what](g);
+	sl_group_check_job(g);
 }
 
 /* ---- weights, and the end of a session */

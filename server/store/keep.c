@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 
 void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_retention *retention, const uint8_t session[16],
@@ -110,6 +111,25 @@ static void list_parts(struct snapshot *s, const struct sl_keep *k, uint64_t ste
 		sl_codecs_state_parts(&s->codecs, reading, c);
 }
 
+/* A state and its file are of one step: that which the executor stands at. All of it is in the file, and nothing else;
+ * a group's file has the members' records in place of codecs. */
+static void check_snapshot(const struct snapshot *s, const struct sl_exec *exec, const struct sl_port *port,
+			   uint64_t step)
+{
+	sl_assert_int(sl_exec_done(exec), ==, step);
+	sl_assert(!port == (s->records != NULL));
+	sl_assert(!s->c.too_many && s->c.n_part > 0);
+	sl_assert_int(s->c.n_pin, <=, SL_CHECKPOINT_MAX_PINS);
+	for (int i = 0; i < s->c.n_part; i++) {
+		sl_assert_int(s->c.part[i].count, >=, 0);
+		sl_assert_if(s->c.part[i].count, s->c.part[i].data);
+		for (int j = 0; j < i; j++)
+			sl_assert(strcmp(s->c.part[i].name, s->c.part[j].name) != 0);
+	}
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_assert_int(s->codecs.dir[dir].len, <=, s->codecs.dir[dir].cap);
+}
+
 /* The size of the file, with an upper bound for its header. */
 static int64_t bytes_of(const struct sl_checkpoint *c)
 {
@@ -155,6 +175,7 @@ enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
 	if (!err) {
 		list_parts(&s, k, step, false);
+		check_snapshot(&s, exec, port, step);
 		err = write_file(k, &s.c, step, fail);
 	}
 	close_snapshot(&s);
@@ -193,6 +214,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	s.records = records;
 	if (!err) {
 		list_parts(&s, k, step, true);
+		check_snapshot(&s, exec, port, step);
 		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
 			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
 					  strerror(errno));
@@ -211,6 +233,7 @@ enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec,
 	if (!err)
 		k->made = made;
 	if (!err && records) {
+		sl_assert_int(records->len, <=, records->cap);
 		memset(k->asked, 0, sizeof k->asked); /* a file of an earlier version may lack them */
 		k->run = 0;
 		(void)!sscanf(sl_checkpoint_noted(&s.c, asked_key), "%" SCNu64 " %" SCNu64 " %" SCNu64, &k->asked[0],

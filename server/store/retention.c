@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/base/assert.h"
 #include "common/base/clock.h"
 #include "common/base/folder.h"
 #include "common/base/grow.h"
@@ -177,6 +178,31 @@ static bool add_writing(struct list *l, const struct sl_retention_write *write)
 	return true;
 }
 
+/* Each file is one owner's, what is chosen to go is not counted any more, and nothing goes that is being written. */
+static void check_list(const struct list *l)
+{
+	int64_t all = 0;
+	int at = 0;
+
+	for (int s = 0; s < l->n_share; s++) {
+		int64_t bytes = 0;
+
+		sl_assert_int(at, <=, l->share[s].next);
+		sl_assert_int(l->share[s].next, <=, l->share[s].end);
+		for (; at < l->share[s].end; at++) {
+			const struct entry *e = &l->entry[at];
+
+			sl_assert(strcmp(e->owner, l->share[s].owner) == 0);
+			sl_assert_if(e->goes, !e->written);
+			bytes += e->goes ? 0 : e->bytes;
+		}
+		sl_assert_int(bytes, ==, l->share[s].bytes);
+		all += bytes;
+	}
+	sl_assert_int(at, ==, l->n);
+	sl_assert_int(all, ==, l->bytes);
+}
+
 static void list_close(struct list *l)
 {
 	free(l->entry);
@@ -223,7 +249,9 @@ static bool list_open(struct list *l, const struct sl_retention *w)
 	if (dir)
 		closedir(dir);
 	whole = whole && add_writing(l, w->writing) && divide(l);
-	if (!whole)
+	if (whole)
+		check_list(l);
+	else
 		list_close(l);
 	return whole;
 }
@@ -232,6 +260,7 @@ static bool list_open(struct list *l, const struct sl_retention *w)
 
 static void let_go(struct list *l, struct share *s, struct entry *e)
 {
+	sl_assert(!e->goes); /* its bytes are taken off once */
 	e->goes = true;
 	s->bytes -= e->bytes;
 	l->bytes -= e->bytes;
@@ -409,6 +438,7 @@ struct sl_retention_result sl_retention_run(const struct sl_retention *w, int64_
 		return r;
 	choose_expired(w, &l, now_s);
 	choose_beyond_limits(w, &l);
+	check_list(&l);
 	for (int i = 0; i < l.n; i++) {
 		const struct entry *e = &l.entry[i];
 		int64_t age_s = age_of(e, now_s);
@@ -482,6 +512,9 @@ enum sl_err sl_retention_make_room(struct sl_retention *w, const struct sl_key *
 		sl_key_fingerprint(owner, print);
 	measure(w, &l);
 	err = choose_for(w, &l, print, keep, bytes, fail);
+	check_list(&l);
+	if (!err && w->bytes) /* there is room now, once what goes has gone */
+		sl_assert_int(l.bytes + bytes, <=, w->bytes);
 	space = sl_diskspace_of(w->dir);
 	if (err && w->measured && space.all && space.free < bytes) /* the limit only says that the disk is full */
 		err = sl_fail_set(fail, SL_ERR_LIMIT,
@@ -508,6 +541,8 @@ enum sl_err sl_retention_begin(struct sl_retention *w, struct sl_retention_write
 	err = sl_retention_make_room(w, owner, keep, bytes, fail);
 	if (err)
 		return err;
+	sl_assert_int(strlen(name), <, sizeof write->name);
+	sl_assert_int(bytes, >, 0);
 	snprintf(write->name, sizeof write->name, "%s", name);
 	write->bytes = bytes;
 	write->next = w->writing;

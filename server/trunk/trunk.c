@@ -46,6 +46,7 @@ void sl_trunk_pin(struct sl_trunk *t)
 	for (int k = 0; k < t->r.n && (t->r.all || !t->r.group); k++)
 		for (int i = 0; i < SL_WIRE_KEPT; i++)
 			sl_trunk_pin_step(&t->keep, t->r.seat[k].pin[i]);
+	sl_trunk_check_pins(&t->keep);
 }
 
 bool sl_trunk_passes_over(enum sl_err err, uint64_t step, const char *whose, const struct sl_fail *fail)
@@ -108,6 +109,7 @@ enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *st
 	const float *range = sl_port_uploaded(port);
 	enum sl_err err = sl_trunk_check_upload(t->plan, h, range, fail);
 
+	sl_assert_int(t->r.done, ==, 0); /* first weights replace no state of a later step */
 	if (err)
 		return err;
 	sl_store_put(store->dir, store->retention, store->owner, h->weights_hash, range,

@@ -73,4 +73,9 @@ bool sl_trunk_gathered(struct sl_trunk *t, bool kept);
 bool sl_trunk_ended(struct sl_trunk *t, int k, enum sl_seat_end how);
 void sl_trunk_close(struct sl_trunk *t); /* a zeroed one is fine */
 
+/* trunk_check.c: assertions. _whole: the executor stands where the records say, before and after each step. _pins: what
+ * the next write keeps. */
+void sl_trunk_check_whole(const struct sl_trunk *t);
+void sl_trunk_check_pins(const struct sl_keep *keep);
+
 #endif

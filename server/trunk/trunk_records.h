@@ -78,5 +78,6 @@ void sl_record_let_go(struct sl_records *r, int k);
 void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how);
 enum sl_last { SL_LAST_NOTHING, SL_LAST_WRITE, SL_LAST_REMOVE };
 enum sl_last sl_records_last(const struct sl_records *r, enum sl_seat_end how);
+void sl_records_check(const struct sl_records *r); /* trunk_check.c: assertions on records between two jobs */
 
 #endif

@@ -223,6 +223,8 @@ static void what_does_not_belong_to_the_step_is_refused(void **state)
 	f.u.part.training = true;
 	abandoned_by_server();
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK); /* it was on its way */
+	f.payload.len = server()->s.hello.part_bytes + 1;         /* but no part is larger than was agreed */
+	refuse_frame(RIG_SERVER, &f);
 }
 
 static void a_step_that_is_done_cannot_be_abandoned(void **state)
