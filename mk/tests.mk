@@ -84,6 +84,11 @@ sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which t
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
 		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \
 		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
+mutations: all fail $(PAIR_SIM) $(E2E_TOOLS) ## changes one condition of the code at a time, and prints what no test notices (ARGS="--count 40 --no-scripts")
+	@$(MAKE) --no-print-directory build-tests T="$$(scripts/mutations.py --tests $(ARGS))"
+	@BUILD=$(B) COMPILE='$(CC) $(BASE_CFLAGS) -O1 -w' LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS)' LIBS='$(LIB) $(LDLIBS)' \
+		SUPPORT='$(SUPPORT_OBJ)' FAIL_OBJECTS='$(FAIL_OBJ)' SIM_OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' \
+		SIM_LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) $(PAIR_SIM_WRAP)' scripts/mutations.py $(ARGS)
 blackbox: all ## trains with real processes over TCP under faults (SECONDS=300 FIRST=1; SEED=7)
 	@tests/blackbox/blackbox.py $(B) --keep $(if $(SEED),--seed $(SEED),--first $(or $(FIRST),1) --seconds $(or $(SECONDS),300))
 blackbox-selftest: ## plants each fault of tests/blackbox/planted, which the black box must find (PLANT=NAME: only those)

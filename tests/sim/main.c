@@ -38,7 +38,8 @@ static const char usage[] =
 	"  --kinds LIST only faults of these kinds, such as FULL,KILL_DISK (enum sim_kind)\n"
 	"  --keep LIST  only these of the seed's faults, such as 1,4; \"\": none\n"
 	"  --trace      prints what happens\n"
-	"  --first-bad  ends at the first seed that fails\n"
+	"  --first-bad  ends at the first seed that fails, with all its faults\n"
+	"  --seconds N  of the processor, for each seed (120)\n"
 	"  --days N     what a group's keys cost while sites' networks fail for N days: a table, no comparison\n"
 	"  --unseen     fails if no seed reaches a rule of a table, or a kill at a failpoint, that "
 	"tests/sim/unreached\n"
@@ -48,7 +49,7 @@ struct options {
 	uint64_t seeds, first;
 	bool one, asked, trace, first_bad, unseen; /* asked: for a row or certain seeds */
 	const char *row, *keep, *kinds, *splitc;
-	int jobs, faults, days;
+	int jobs, faults, days, seconds;
 };
 
 /* One run of a seed; `keep` as for sim_keep_faults. */
@@ -79,7 +80,7 @@ struct job {
 	struct report *report;
 };
 
-static struct options o = {.seeds = 300, .first = 1, .jobs = 1, .faults = FAULTS_MOST};
+static struct options o = {.seeds = 300, .first = 1, .jobs = 1, .faults = FAULTS_MOST, .seconds = SECONDS_MOST};
 static struct job job[JOBS_MOST + 1]; /* the last one shrinks */
 static struct report total;
 static uint64_t runs, bad;
@@ -139,7 +140,7 @@ static void attempt(const struct attempt *a, struct report *r, const char *folde
 {
 	const int null = open("/dev/null", O_WRONLY);
 	/* the processor's time, not the clock's: the machine may be busy */
-	const struct rlimit limit = {SECONDS_MOST, SECONDS_MOST};
+	const struct rlimit limit = {(rlim_t)o.seconds, (rlim_t)o.seconds};
 
 	setrlimit(RLIMIT_CPU, &limit);
 	if (mkdir(folder, 0777) || chdir(folder))
@@ -285,7 +286,7 @@ static void judge(const struct attempt *tried, const struct report *report)
 		r.failed = true;
 		snprintf(r.why, sizeof r.why, "the same seed went another way when it ran again");
 		r.fired = 0;
-	} else if (r.failed && !a.only && !stopped) {
+	} else if (r.failed && !a.only && !stopped && !o.first_bad) {
 		shrink(&a, r.faults ? r.faults : FAULTS_MOST, report->why);
 		r = a.only ? *try_now(&a) : r;
 	}
@@ -489,10 +490,11 @@ static void stop(int signum)
 static int take_options(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{"seeds", 1, NULL, 'n'},  {"first", 1, NULL, 'f'}, {"seed", 1, NULL, 's'},  {"row", 1, NULL, 'r'},
-		{"keep", 1, NULL, 'k'},   {"jobs", 1, NULL, 'j'},  {"trace", 0, NULL, 't'}, {"first-bad", 0, NULL, 'b'},
-		{"unseen", 0, NULL, 'u'}, {"days", 1, NULL, 'd'},  {"help", 0, NULL, 'h'},  {"faults", 1, NULL, 'm'},
-		{"kinds", 1, NULL, 'i'},  {NULL, 0, NULL, 0}};
+		{"seeds", 1, NULL, 'n'}, {"first", 1, NULL, 'f'},     {"seed", 1, NULL, 's'},
+		{"row", 1, NULL, 'r'},   {"keep", 1, NULL, 'k'},      {"jobs", 1, NULL, 'j'},
+		{"trace", 0, NULL, 't'}, {"first-bad", 0, NULL, 'b'}, {"unseen", 0, NULL, 'u'},
+		{"days", 1, NULL, 'd'},  {"help", 0, NULL, 'h'},      {"faults", 1, NULL, 'm'},
+		{"kinds", 1, NULL, 'i'}, {"seconds", 1, NULL, 'S'},   {NULL, 0, NULL, 0}};
 
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
 		switch (c) {
@@ -520,6 +522,9 @@ static int take_options(int argc, char **argv)
 		case 'm':
 			o.faults = atoi(optarg);
 			break;
+		case 'S':
+			o.seconds = atoi(optarg);
+			break;
 		case 'i':
 			o.kinds = optarg;
 			break;
@@ -539,7 +544,7 @@ static int take_options(int argc, char **argv)
 	o.asked = o.one || o.row || o.kinds || o.first != 1;
 	o.splitc = getenv("SPLITC") ? realpath(getenv("SPLITC"), NULL) : NULL;
 	if (!o.splitc || optind < argc || o.jobs < 1 || o.jobs > JOBS_MOST || o.faults < 0 || o.faults > SIM_FAULTS ||
-	    (o.kinds && !kinds_of(o.kinds)))
+	    o.seconds < 1 || (o.kinds && !kinds_of(o.kinds)))
 		return fputs(usage, stderr), 64;
 	return 0;
 }

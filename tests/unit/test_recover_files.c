@@ -1,9 +1,11 @@
 /* What a run keeps of its steps, and where it resumes after it lost its link. The link is a stub
  * that follows the test's orders, so that losses can come in any order. A state is one number. */
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/persist/last_run.h"
+#include "client/persist/model_file.h"
 #include "client/train/recover.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/unit.h"
@@ -140,6 +142,8 @@ static void missed(void *arg, const struct sl_fail *why, bool needed)
 	rig.missed++;
 }
 
+static enum sl_recover_as begins_as = SL_RECOVER_ANEW;
+
 static int open_rig(void **state)
 {
 	static const struct sl_recover_events events = {missed, written};
@@ -147,7 +151,7 @@ static int open_rig(void **state)
 
 	rig = (struct rig){.link = {.ready = true, .session = {.keep = SL_KEEP_DONE}}};
 	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
-	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, SL_RECOVER_ANEW, &events, NULL, &fail))
+	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, begins_as, &events, NULL, &fail))
 		fail_msg("%s", fail.text);
 	return 0;
 }
@@ -309,6 +313,93 @@ static void the_last_state_stays(void **state)
 	finish(8);
 	at = UINT64_MAX;
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
+}
+
+/* A run that is done has a model, of which only the name is asked here. */
+static void put_model(bool there)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, dir);
+	if (!there) {
+		assert_int_equal(unlink(path), 0);
+		return;
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+/* A longer run begins with the file of the end before it. Its own files have the usual name. */
+static void a_longer_run_has_files_of_both_names(void **state)
+{
+	assert_int_equal(restore(0), SL_RESTORED_BACK); /* the first link: log.dir has the session's secret */
+	steps_to(4);
+	finish(4);
+	put_model(true);
+	begins_as = SL_RECOVER_FILES;
+	assert_int_equal(close_rig(state) + open_rig(state), 0); /* the next process */
+	begins_as = SL_RECOVER_ANEW;
+	assert_true(sl_recover_longer(rig.recover));
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 4);
+	steps_to(7);
+	rig.link.torn = true;
+	assert_false(lose());
+	assert_int_equal(restore(6), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 6);
+	finish(9);
+	put_model(false);
+}
+
+/* Each file of a run that was resumed has the usual name, also the older one. */
+static void a_resumed_run_can_read_its_older_file(void **state)
+{
+	assert_int_equal(restore(0), SL_RESTORED_BACK); /* the first link: log.dir has the session's secret */
+	steps_to(7);
+	begins_as = SL_RECOVER_FILES;
+	assert_int_equal(close_rig(state) + open_rig(state), 0); /* the next process */
+	begins_as = SL_RECOVER_ANEW;
+	assert_false(sl_recover_longer(rig.recover));
+	assert_offer("64");
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_true(rig.link.state == 4);
+	finish(9);
+}
+
+static void keep_done(void)
+{
+	struct sl_fail fail;
+
+	if (sl_recover_keep_done(rig.recover, &rig.link, rig.run, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+/* What a run writes behind its last step: nothing without checkpoints, or where the server has not kept its side and
+ * others can go on without this one. */
+static void the_last_file_is_written_where_it_is_of_use(void **state)
+{
+	steps_to(1);
+	rig.link.session.keep = SL_KEEP_NOT;
+	keep_done();
+	assert_files("");
+	snprintf(conf.agreed.share.group, sizeof conf.agreed.share.group, "g");
+	conf.agreed.share.least = 1;
+	conf.train.checkpoint_every = 0;
+	keep_done();
+	assert_files("");
+	assert_true(sl_recover_has_end(rig.recover, &rig.link, rig.run));
+	conf.train.checkpoint_every = 2;
+	assert_false(sl_recover_has_end(rig.recover, &rig.link, rig.run));
+	keep_done();
+	assert_files("1");
+	assert_false(sl_recover_has_end(rig.recover, &rig.link, rig.run)); /* the server has not */
+	rig.link.session.keep = SL_KEEP_DONE;
+	assert_true(sl_recover_has_end(rig.recover, &rig.link, rig.run));
+	conf.agreed.share.group[0] = '\0';
+	conf.agreed.share.least = 0;
+	finish(9);
 }
 
 /* A file is of no use without the server's half. */
@@ -660,6 +751,9 @@ int main(void)
 		CASE(the_two_newest_are_kept_and_named),
 		CASE(a_member_has_the_last_one_on_its_disk_first),
 		CASE(the_last_state_stays),
+		CASE(a_longer_run_has_files_of_both_names),
+		CASE(a_resumed_run_can_read_its_older_file),
+		CASE(the_last_file_is_written_where_it_is_of_use),
 		CASE(what_the_server_lacks_is_not_kept),
 		CASE(a_step_in_doubt_is_offered_both_ways),
 		CASE(a_step_that_was_applied_is_done),
