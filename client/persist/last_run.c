@@ -34,7 +34,8 @@ bool sl_past_run_changed(const struct sl_conf_client *conf, uint64_t steps, char
 	return has_changed(conf, SL_CHECKPOINT_DONE, steps, out);
 }
 
-/* The file is of another plan, of which the notes have a hash alone: adds the settings that changed. */
+/* The file is of another plan or of other lengths, of which the notes have a hash alone: adds the settings that
+ * changed. */
 static void say_changed(const struct sl_conf_client *conf, const char *prefix, uint64_t step, struct sl_fail *fail)
 {
 	char changed[SL_SAME_RUN_TEXT];
@@ -268,16 +269,20 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 	return err;
 }
 
-void sl_last_run_explain(struct sl_fail *fail)
+void sl_last_run_explain(const struct sl_conf_client *conf, bool done, uint64_t step, struct sl_fail *fail)
 {
-	const struct sl_fail why = *fail;
+	struct sl_fail why;
 
-	if (why.code == SL_ERR_MISMATCH)
-		sl_fail_set(
-			fail, why.code,
-			"%.300s. A run that is done is made longer here, and its model is still there. If the server "
-			"has lost its side, begin another run with that: another log.dir, and model.weights",
-			why.text);
+	if (fail->code != SL_ERR_MISMATCH)
+		return;
+	say_changed(conf, done ? SL_CHECKPOINT_DONE : SL_CHECKPOINT_CLIENT, step, fail);
+	why = *fail;
+	if (done)
+		sl_fail_set(fail, why.code,
+			    "%.320s. A run that is done is made longer here, and its model is still there. If the "
+			    "server has lost its side, begin another run with that: another log.dir, and "
+			    "model.weights",
+			    why.text);
 }
 
 void sl_last_run_say_unkept(const struct sl_fail *why, bool waits)

@@ -45,8 +45,9 @@ enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, str
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_client *conf, const struct sl_plan *plan,
 			     uint64_t total_steps, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* The server refused to make a finished run longer, for the reason in *fail: adds what the user can do. */
-void sl_last_run_explain(struct sl_fail *fail);
+/* The server did not go on from the client's file of `step`, for the reason in *fail: adds to MISMATCH which settings
+ * changed since that file and, where `done`, what the user can do to make a finished run longer. */
+void sl_last_run_explain(const struct sl_conf_client *conf, bool done, uint64_t step, struct sl_fail *fail);
 /* Logs that the state behind the last step was not kept, and what follows; waits: of a group's member. */
 void sl_last_run_say_unkept(const struct sl_fail *why, bool waits);
 /* The run is done: removes its checkpoints. With `keep` the one of `step`, its last state, is renamed instead; without

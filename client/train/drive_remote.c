@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/link/explain.h"
-#include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/train/drive_parts.h"
 #include "client/train/privacy.h"
@@ -162,8 +161,7 @@ static void explain(struct drive *d, const struct sl_fail *fail, enum sl_explain
 	sl_setup_blame(d->setup, d->fail);
 	if (what == SL_EXPLAIN_EVALUATION)
 		sl_training_eval_nonfinite(d->run, d->fail);
-	if (sl_recover_longer(d->recover))
-		sl_last_run_explain(d->fail);
+	sl_recover_explain(d->recover, d->fail);
 	if (what == SL_EXPLAIN_LAST)
 		(void)sl_fail_at(
 			d->fail, fail->key, SL_ERR_MISMATCH,

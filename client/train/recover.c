@@ -570,9 +570,10 @@ const char *sl_recover_outlook(const struct sl_recover *r)
 		       : "; there is no checkpoint to --resume from";
 }
 
-bool sl_recover_longer(const struct sl_recover *r)
+void sl_recover_explain(const struct sl_recover *r, struct sl_fail *fail)
 {
-	return r->longer;
+	if (r->done_at)
+		sl_last_run_explain(r->setup->conf, r->longer, r->done_at, fail);
 }
 
 enum sl_err sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step, struct sl_fail *fail)

@@ -91,8 +91,9 @@ struct sl_checkpoint_state sl_recover_state(const struct sl_recover *r);
 /* The end of a message about the end of the run: whether --resume has a checkpoint to go on from. "" if nothing is kept
  * on disk, as in an evaluation, or r is NULL. Static. */
 const char *sl_recover_outlook(const struct sl_recover *r);
-/* Whether a finished run is being made longer, which needs the server's side of its last state. */
-bool sl_recover_longer(const struct sl_recover *r);
+/* The server did not take a run that goes on from files: adds to MISMATCH which settings changed since, and what the
+ * user can do where a finished run is made longer, which needs the server's side of its last state. */
+void sl_recover_explain(const struct sl_recover *r, struct sl_fail *fail);
 /* The run has finished at `step`, and no file is being written: removes its checkpoints. The last one stays under
  * another name, for a longer run, if the server has its side too. Call before goodbye: the server then removes its
  * checkpoints, and a client that has its own alone could only start over. IO: one could not be removed. */

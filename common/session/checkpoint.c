@@ -507,6 +507,20 @@ static const struct sl_st_tensor *find_part(const struct sl_st_file *file, const
 	return fits && strcmp(t->dtype, dtype_of(p)) == 0 ? t : NULL;
 }
 
+/* The file has no part that `p` could take. A codec's state may be of another length where samples or settings changed.
+ */
+static enum sl_err say_part(const struct sl_st_file *file, const char *path, const struct sl_checkpoint_part *p,
+			    struct sl_fail *fail)
+{
+	const struct sl_st_tensor *t = sl_st_find(file, p->name);
+
+	if (!t)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: it has no '%s', which this run needs", path, p->name);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: its '%s' has %lld values of %s, this run's has %s%lld of %s", path,
+			   p->name, (long long)t->count, t->dtype, p->floats ? "" : "at most ", (long long)p->count,
+			   dtype_of(p));
+}
+
 static enum sl_err read_bytes(const struct sl_st_file *file, const struct sl_st_tensor *t, struct sl_checkpoint_part *p,
 			      struct sl_fail *fail)
 {
@@ -534,8 +548,7 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 		err = check_note(file, path, &c->note[i], border, fail);
 	for (int i = 0; i < c->n_part && !err; i++)
 		if (!find_part(file, &c->part[i]))
-			err = sl_fail_set(fail, SL_ERR_DATA, "%s: no '%s' of the length that this plan has", path,
-					  c->part[i].name);
+			err = say_part(file, path, &c->part[i], fail);
 	for (int i = 0; i < c->n_part && !err; i++) {
 		const struct sl_st_tensor *t = find_part(file, &c->part[i]);
 

@@ -137,6 +137,11 @@ client values "$config" --local "${keep[@]}" --set codec.mid_act='quant:6,eval=8
 [ "$(learned 'changes local 4')" != "$(learned values)" ] || fail 'changes make no difference'
 killed_client 5 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=2 "${changes[@]}"
 killed_client 7 'changes 4' "$config" --set server="$two" --set train.checkpoint_every=1 "${changes[@]}"
+# With fewer samples the state of the codec has another length: the error names the setting that changed.
+longer=("${changes[@]}" --set server="$two" --set train.checkpoint_every=1 --set train.epochs=6)
+client_dies client.apply@6 'fewer samples' "$config" "${longer[@]}" --set data.train_limit=96
+client 'fewer samples' "$config" "${longer[@]}" --set data.train_limit=95 --resume && fail 'fewer samples: status 0'
+grep -q 'since then.* data.train_limit was 96, is 95' "$tmp/fewer samples.log" || fail "fewer samples: $(cat "$tmp/fewer samples.log")"
 killed_server server.apply=kill@6 'changes 4' "$config" --set train.checkpoint_every=2 "${changes[@]}"
 for fault in 'drop down part 26' 'drop up part 52' 'duplicate up part 52'; do
 	read -ra words <<<"$fault"

@@ -131,7 +131,7 @@ static void another_plan_is_refused_with_both_named(void **state)
 	open_state(&s, true);
 	s.c.part[0].count = FLOATS + 1;
 	assert_int_equal(sl_checkpoint_read(&s.c, 7, &fail), SL_ERR_DATA);
-	assert_non_null(strstr(fail.text, "no 'weights' of the length that this plan has"));
+	assert_non_null(strstr(fail.text, "its 'weights' has 5 values of F32, this run's has 6 of F32"));
 	sl_checkpoint_clear(dir, "side");
 }
 
@@ -179,10 +179,10 @@ static void parts_and_notes_of_other_lengths_are_refused(void **state)
 		const char *why;
 	} bad[] = {
 		{FLOATS, ROOM, {"F32", "U8"}, 3, "damaged"}, /* everything fits, but there is no valid hash */
-		{FLOATS - 1, ROOM, {"F32", "U8"}, 3, "no 'weights'"},
-		{FLOATS, ROOM + 1, {"F32", "U8"}, 3, "no 'codec'"},
-		{FLOATS, ROOM, {"F32", "F32"}, 3, "no 'codec'"},
-		{FLOATS, ROOM, {"U8", "U8"}, 3, "no 'weights'"},
+		{FLOATS - 1, ROOM, {"F32", "U8"}, 3, "'weights' has 4 values of F32, this run's has 5 of F32"},
+		{FLOATS, ROOM + 1, {"F32", "U8"}, 3, "'codec' has 17 values of U8, this run's has at most 16 of U8"},
+		{FLOATS, ROOM, {"F32", "F32"}, 3, "'codec' has 16 values of F32, this run's has at most 16 of U8"},
+		{FLOATS, ROOM, {"U8", "U8"}, 3, "'weights' has 5 values of U8, this run's has 5 of F32"},
 		{FLOATS, ROOM, {"F32", "U8"}, SL_CHECKPOINT_NOTE, "no note 'session'"},
 	};
 	struct sl_fail fail;
