@@ -27,6 +27,7 @@ struct sl_exec_form {
 	 * WINDOW: the convolution reads the slices of the preceding window where they are. in[0].data and din[0].data
 	 * are those of the window's input; in[0].shape and din[0].shape stay those of its output, which is never in
 	 * memory.
+	 * ADD: NORM, likewise, for in[0] alone, where the batchnorm has no activation.
 	 * XENT: LINEAR means that the executor computes the logits of a block of rows at a time (exec_blocks.c).
 	 * Forward replaces in[0], these logits, with their gradient times loss_scale. It saves nothing, and there is no
 	 * backward. */
@@ -36,8 +37,9 @@ struct sl_exec_form {
 	/* CONV2D: which work of the following batchnorm it does. STATS: forward also computes the statistics of `out`.
 	 * In backward dout is the gradient of the batchnorm's output, from which the kernel first computes that of the
 	 * batchnorm's input; it gets `out` for that. WHOLE: all work, if nobody needs din. Forward's out, and
-	 * backward's out and dout, are those of the batchnorm, whose input is never in memory. */
-	enum sl_post { SL_POST_NONE, SL_POST_STATS, SL_POST_WHOLE } post;
+	 * backward's out and dout, are those of the batchnorm, whose input is never in memory.
+	 * ADD: ACT, the following activation, all of it. Likewise out and dout are those of the activation. */
+	enum sl_post { SL_POST_NONE, SL_POST_STATS, SL_POST_WHOLE, SL_POST_ACT } post;
 	/* BATCHNORM: which work is left to its own kernel. STATS: forward only computes statistics (out.data is NULL);
 	 * backward gets the finished gradients of the parameters, and computes din from them. APPLY: forward gets the
 	 * finished statistics; backward only computes the gradients of the parameters (din[0].data is NULL). */

@@ -29,33 +29,33 @@ static bool takes(const struct rewrite *r, int i, struct sl_exec_form form)
 	return kernel && kernel->takes && kernel->takes(op, form);
 }
 
-/* Whether op i is a convolution that may be fused. One that narrows is not: a form that its kernel supports at one
+/* Whether op i is of this kind and may be fused. One that narrows may not be: a form that its kernel supports at one
  * width may be unsupported at the next. */
-static bool is_wide_conv(const struct rewrite *r, int i)
+static bool is_wide(const struct rewrite *r, int i, enum sl_op_kind kind)
 {
-	return i >= 0 && r->part->op[i].op.kind == SL_OP_CONV2D && !r->part->op[i].narrows;
+	return i >= 0 && r->part->op[i].op.kind == kind && !r->part->op[i].narrows;
 }
 
-static bool takes_pre(const struct rewrite *r, int conv, enum sl_pre pre)
+static bool takes_pre(const struct rewrite *r, int i, enum sl_op_kind kind, enum sl_pre pre)
 {
 	struct sl_exec_form form;
 
-	if (!is_wide_conv(r, conv))
+	if (!is_wide(r, i, kind))
 		return false;
-	form = r->choice[conv].form;
+	form = r->choice[i].form;
 	form.pre = pre;
-	return takes(r, conv, form);
+	return takes(r, i, form);
 }
 
-static bool takes_post(const struct rewrite *r, int conv, enum sl_post post)
+static bool takes_post(const struct rewrite *r, int i, enum sl_op_kind kind, enum sl_post post)
 {
 	struct sl_exec_form form;
 
-	if (!is_wide_conv(r, conv))
+	if (!is_wide(r, i, kind))
 		return false;
-	form = r->choice[conv].form;
+	form = r->choice[i].form;
 	form.post = post;
-	return takes(r, conv, form);
+	return takes(r, i, form);
 }
 
 /* Ops can become one node only if both have a backward, or neither. */
@@ -99,19 +99,25 @@ static enum sl_err find_ends(struct rewrite *r)
 	return SL_OK;
 }
 
-/* Fuses an activation with the convolution behind it, which applies it to its input, and its derivative in backward. */
+/* Fuses an activation with the convolution behind it, which applies it to its input, and its derivative in backward;
+ * else with the addition in front, if no other op reads the sum. */
 static void choose_act(struct rewrite *r, int act)
 {
 	const struct sl_segment_op *so = &r->part->op[act];
-	int consumer = r->ends[so->op.out].reader;
+	const int consumer = r->ends[so->op.out].reader, sum = r->ends[so->op.in[0]].maker;
 
 	if (so->din_add[0]) /* the convolution cannot add the activation's input gradient to another one */
 		return;
-	if (!alike(r, act, consumer) || !takes_pre(r, consumer, SL_PRE_ACT))
-		return;
-	r->choice[consumer].form.pre = SL_PRE_ACT;
-	r->choice[consumer].pre = act;
-	r->choice[act].absorbed = true;
+	if (alike(r, act, consumer) && takes_pre(r, consumer, SL_OP_CONV2D, SL_PRE_ACT)) {
+		r->choice[consumer].form.pre = SL_PRE_ACT;
+		r->choice[consumer].pre = act;
+		r->choice[act].absorbed = true;
+	} else if (r->ends[so->op.in[0]].reader == act && alike(r, act, sum) &&
+		   takes_post(r, sum, SL_OP_ADD, SL_POST_ACT)) {
+		r->choice[sum].form.post = SL_POST_ACT;
+		r->choice[sum].post = act;
+		r->choice[act].absorbed = true;
+	}
 }
 
 /* Fuses a window along the depth with the convolution behind it, if that sees its output slice by slice. */
@@ -122,7 +128,7 @@ static void choose_window(struct rewrite *r, int window)
 	const int conv = r->ends[op->out].reader;
 	struct sl_exec_form form = {.pre = SL_PRE_WINDOW, .window = op, .window_din = r->part->op[window].din_want[0]};
 
-	if (op->u.window.back || !alike(r, window, conv) || !is_wide_conv(r, conv) ||
+	if (op->u.window.back || !alike(r, window, conv) || !is_wide(r, conv, SL_OP_CONV2D) ||
 	    r->part->op[conv].op.in_shape[0].dim[1] != height || !takes(r, conv, form))
 		return;
 	r->choice[conv].form = form;
@@ -130,18 +136,28 @@ static void choose_window(struct rewrite *r, int window)
 	r->choice[window].absorbed = true;
 }
 
+/* Whether op i, which reads the batchnorm's output, can apply its statistics. An addition can, to its first input. */
+static bool applies(const struct rewrite *r, int norm, int i)
+{
+	const struct sl_op *op = &r->part->op[norm].op;
+
+	return takes_pre(r, i, SL_OP_CONV2D, SL_PRE_NORM) ||
+	       (op->u.bn.act == SL_ACT_NONE && takes_pre(r, i, SL_OP_ADD, SL_PRE_NORM) &&
+		r->part->op[i].op.in[0] == op->out);
+}
+
 /* Fuses a batchnorm: the convolution in front computes its statistics, or does all of its work; if it does not do all,
- * the convolution behind applies them. */
+ * the convolution or addition behind applies them. */
 static void choose_norm(struct rewrite *r, int norm)
 {
 	const struct sl_op *op = &r->part->op[norm].op;
 	int producer = r->ends[op->in[0]].maker, consumer = r->ends[op->out].reader;
 	bool front = r->ends[op->in[0]].reader == norm && alike(r, norm, producer) &&
-		     takes_post(r, producer, SL_POST_STATS) && takes_half(r, norm, SL_HALF_APPLY);
+		     takes_post(r, producer, SL_OP_CONV2D, SL_POST_STATS) && takes_half(r, norm, SL_HALF_APPLY);
 
 	if (front) {
 		r->choice[producer].post = norm;
-		if (!r->part->op[producer].din_want[0] && takes_post(r, producer, SL_POST_WHOLE)) {
+		if (!r->part->op[producer].din_want[0] && takes_post(r, producer, SL_OP_CONV2D, SL_POST_WHOLE)) {
 			r->choice[producer].form.post = SL_POST_WHOLE;
 			r->choice[norm].absorbed = true;
 			return;
@@ -149,7 +165,7 @@ static void choose_norm(struct rewrite *r, int norm)
 		r->choice[producer].form.post = SL_POST_STATS;
 		r->choice[norm].form.half = SL_HALF_APPLY;
 	}
-	if (!alike(r, norm, consumer) || !takes_pre(r, consumer, SL_PRE_NORM) || !takes_half(r, norm, SL_HALF_STATS))
+	if (!alike(r, norm, consumer) || !applies(r, norm, consumer) || !takes_half(r, norm, SL_HALF_STATS))
 		return;
 	r->choice[consumer].form.pre = SL_PRE_NORM;
 	r->choice[consumer].pre = norm;
@@ -192,7 +208,7 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 {
 	const struct choice *c = &r->choice[i];
 	const struct sl_segment_op *op = r->part->op, *so = &op[i];
-	const bool whole = c->form.post == SL_POST_WHOLE;
+	const bool whole = c->form.post == SL_POST_WHOLE, normalises = c->form.pre == SL_PRE_NORM;
 	/* from: the op whose input is read; to: the op whose input's gradient is written */
 	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
 	const bool logits = c->form.pre == SL_PRE_LINEAR;
@@ -204,9 +220,9 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 		.pre = c->pre,
 		.post = c->post,
 		.form = c->form,
-		.out = whole                           ? op[c->post].op.out
-		       : c->form.half == SL_HALF_STATS ? -1
-						       : so->op.out,
+		.out = whole || c->form.post == SL_POST_ACT ? op[c->post].op.out
+		       : c->form.half == SL_HALF_STATS      ? -1
+							    : so->op.out,
 		.backward = so->backward,
 		.dout = sl_op_is_loss(so->op.kind) || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
 		.keeps_in = so->backward ? sl_op_saves_inputs(logits ? &to->op : &so->op, learns) : 0,
@@ -215,10 +231,12 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 		.rows = logits ? rows_at_a_time(r, &so->op) : 0,
 	};
 
+	if (n.backward && normalises && !n.keeps_in) /* an addition reads its input for the batchnorm alone */
+		n.keeps_in = 1;
 	for (int k = 0; k < SL_OP_MAX_IN; k++) {
 		bool has = k < so->op.n_in, wanted = has && to->din_want[k] && c->form.half != SL_HALF_APPLY;
 
-		n.in[k] = has ? from->in[k] : -1;
+		n.in[k] = !has ? -1 : k ? so->op.in[k] : from->in[0];
 		n.din[k] = wanted ? to->op.in[k] : -1;
 		n.din_add[k] = wanted && to->din_add[k];
 	}

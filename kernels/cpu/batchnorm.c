@@ -14,15 +14,10 @@ struct job {
 	struct sl_cpu_bn k;
 };
 
-static int64_t block_rows_of(int64_t c)
-{
-	return sl_cpu_max(1, SL_CPU_BLOCK / c);
-}
-
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	int64_t c = p->op->u.bn.c, rows = sl_shape_count(&p->op->in_shape[0]) / c;
-	int64_t blocks = sl_cpu_blocks(rows, block_rows_of(c));
+	int64_t blocks = sl_cpu_blocks(rows, sl_bn_block_rows(c));
 
 	p->sizes.saved_bytes = (size_t)(SL_BN_SAVED * c) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)(sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c)) * sizeof(float);
@@ -37,7 +32,7 @@ static struct job job_of(const struct sl_op_call *call)
 		.simd = sl_cpu_simd_of(call->be),
 		.op = call->op,
 		.rows = sl_shape_count(&call->in[0].shape) / c,
-		.block_rows = block_rows_of(c),
+		.block_rows = sl_bn_block_rows(c),
 		.c = c,
 		.x = call->in[0].data,
 		.part = (float *)call->workspace + sl_bn_coef_floats(c),

@@ -22,6 +22,12 @@ static inline int64_t sl_bn_part_floats(int64_t c)
 	return SL_BN_PART_HEAD + 5 * sl_cpu_line(c);
 }
 
+/* Rows of a block of work. */
+static inline int64_t sl_bn_block_rows(int64_t c)
+{
+	return sl_cpu_max(1, SL_CPU_BLOCK / c);
+}
+
 /* Floats that sl_bn_load fills. */
 static inline int64_t sl_bn_coef_floats(int64_t c)
 {

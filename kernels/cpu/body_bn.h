@@ -106,51 +106,99 @@ static void bn_forward_stream(float *y, const float *x, const struct sl_cpu_bn *
 		FOR_ACT(act, bn_forward_stream_as(y, x, n, rows, c, (enum sl_act)ACT));
 }
 
-ALWAYS void bn_sums_few(struct wide *s, struct wide *q, const float *dy, const float *x, vf a, vf b, vf m, int64_t ld,
-			int64_t rows, enum sl_act act, int l)
+ALWAYS void norm_sum_as(float *y, const float *a, const float *b, const struct sl_cpu_bn *n, int64_t rows, int c,
+			enum sl_act act, bool streams)
 {
-	vf s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0};
+	for (int64_t r = 0; r < rows; r++, a += c, b += c, y += c)
+		FOR_REGISTERS(c, {
+			vf v = ldv(a + R, L);
+
+			if (n)
+				v = (v - ldv(n->mean + R, L)) * ldv(n->scale + R, L) + ldv(n->shift + R, L);
+			v = activate(v + ldv(b + R, L), act);
+			if (streams)
+				stream(y + R, v);
+			else
+				stv(y + R, v, L);
+		});
+}
+
+static void norm_sum(float *y, const float *a, const float *b, const struct sl_cpu_bn *n, int64_t rows, int c,
+		     enum sl_act act, bool streams)
+{
+	if (!streams || c % VL != 0 || (uintptr_t)y % sizeof(vf) != 0)
+		FOR_ACT(act, norm_sum_as(y, a, b, n, rows, c, (enum sl_act)ACT, false));
+	else
+		FOR_ACT(act, norm_sum_as(y, a, b, n, rows, c, (enum sl_act)ACT, true));
+}
+
+/* Registers of a row in one strip of bn_sums. A strip of one register would fetch every line of memory from elsewhere.
+ */
+enum { SUMS_WIDE = sizeof(vf) >= 64 ? 4 : 2 };
+
+ALWAYS void bn_sums_row(vf *s, vf *q, const float *dy, const float *x, const vf *a, const vf *b, const vf *m,
+			enum sl_act act, int w, int l)
+{
+#pragma GCC unroll 4
+	for (int i = 0; i < w; i++) {
+		vf d = ldv(x + i * VL, l) - m[i], g = deactivate(ldv(dy + i * VL, l), d * a[i] + b[i], act);
+
+		s[i] += g;
+		q[i] += g * d;
+	}
+}
+
+ALWAYS void bn_sums_few(struct wide *s, struct wide *q, const float *dy, const float *x, const vf *a, const vf *b,
+			const vf *m, int64_t ld, int64_t rows, enum sl_act act, int w, int l)
+{
+	vf s0[SUMS_WIDE] = {{0}}, s1[SUMS_WIDE] = {{0}}, q0[SUMS_WIDE] = {{0}}, q1[SUMS_WIDE] = {{0}};
 	int64_t r = 0;
 
 	for (; r + 2 <= rows; r += 2) {
-		vf d0 = ldv(x + r * ld, l) - m, d1 = ldv(x + (r + 1) * ld, l) - m;
-		vf g0 = deactivate(ldv(dy + r * ld, l), d0 * a + b, act);
-		vf g1 = deactivate(ldv(dy + (r + 1) * ld, l), d1 * a + b, act);
-
-		s0 += g0;
-		q0 += g0 * d0;
-		s1 += g1;
-		q1 += g1 * d1;
+		bn_sums_row(s0, q0, dy + r * ld, x + r * ld, a, b, m, act, w, l);
+		bn_sums_row(s1, q1, dy + (r + 1) * ld, x + (r + 1) * ld, a, b, m, act, w, l);
 	}
-	if (r < rows) {
-		vf d0 = ldv(x + r * ld, l) - m;
-		vf g0 = deactivate(ldv(dy + r * ld, l), d0 * a + b, act);
-
-		s0 += g0;
-		q0 += g0 * d0;
+	if (r < rows)
+		bn_sums_row(s0, q0, dy + r * ld, x + r * ld, a, b, m, act, w, l);
+#pragma GCC unroll 4
+	for (int i = 0; i < w; i++) {
+		wide_add(s + i, s0[i] + s1[i]);
+		wide_add(q + i, q0[i] + q1[i]);
 	}
-	wide_add(s, s0 + s1);
-	wide_add(q, q0 + q1);
 }
 
+/* Columns [k, k + w·VL), or [k, k + l) if w is 1. */
 ALWAYS void bn_sums_strip(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
-			  int k, int64_t ld, int64_t rows, enum sl_act act, int l)
+			  int k, int64_t ld, int64_t rows, enum sl_act act, int w, int l)
 {
-	vf a = ldv(n->scale + k, l), b = ldv(n->shift + k, l), m = ldv(n->mean + k, l);
-	struct wide s = {{0}, {0}}, q = {{0}, {0}};
+	vf a[SUMS_WIDE], b[SUMS_WIDE], m[SUMS_WIDE];
+	struct wide s[SUMS_WIDE] = {{{0}, {0}}}, q[SUMS_WIDE] = {{{0}, {0}}};
 
+#pragma GCC unroll 4
+	for (int i = 0; i < w; i++) {
+		a[i] = ldv(n->scale + k + i * VL, l);
+		b[i] = ldv(n->shift + k + i * VL, l);
+		m[i] = ldv(n->mean + k + i * VL, l);
+	}
 	dy += k;
 	x += k;
 	for (; rows > 0; rows -= FLOAT_ROWS, dy += FLOAT_ROWS * ld, x += FLOAT_ROWS * ld)
-		bn_sums_few(&s, &q, dy, x, a, b, m, ld, float_rows(rows), act, l);
-	wide_put(sum_g + k, &s, l);
-	wide_put(sum_gx + k, &q, l);
+		bn_sums_few(s, q, dy, x, a, b, m, ld, float_rows(rows), act, w, l);
+#pragma GCC unroll 4
+	for (int i = 0; i < w; i++) {
+		wide_put(sum_g + k + i * VL, s + i, l);
+		wide_put(sum_gx + k + i * VL, q + i, l);
+	}
 }
 
 ALWAYS void bn_sums_as(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 		       int64_t ld, int64_t rows, int c, enum sl_act act)
 {
-	FOR_REGISTERS(c, bn_sums_strip(sum_g, sum_gx, dy, x, n, R, ld, rows, act, L));
+	int k = 0;
+
+	for (; k + SUMS_WIDE * VL <= c; k += SUMS_WIDE * VL)
+		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, SUMS_WIDE, VL);
+	FOR_REGISTERS(c - k, bn_sums_strip(sum_g, sum_gx, dy, x, n, k + R, ld, rows, act, 1, L));
 }
 
 static void bn_sums(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,

@@ -103,6 +103,22 @@ static void act_backward(float *dx, const float *dy, const float *x, int64_t n, 
 	FOR_ACT(act, act_backward_as(dx, dy, x, n, (enum sl_act)ACT, add));
 }
 
+ALWAYS void act_fork_as(float *da, float *db, const float *dy, const float *y, int64_t n, enum sl_act act, bool add)
+{
+	for (int64_t i = 0; i < n; i += VL) {
+		const int l = left(n - i);
+		const vf g = deactivate(ldv(dy + i, l), ldv(y + i, l), act);
+
+		stv(da + i, g, l);
+		stv(db + i, add ? ldv(db + i, l) + g : g, l);
+	}
+}
+
+static void act_fork(float *da, float *db, const float *dy, const float *y, int64_t n, enum sl_act act, bool add)
+{
+	FOR_ACT(act, act_fork_as(da, db, dy, y, n, (enum sl_act)ACT, add));
+}
+
 static void sum(float *y, const float *a, const float *b, int64_t n)
 {
 	for (int64_t i = 0; i < n; i += VL)

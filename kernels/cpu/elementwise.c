@@ -1,4 +1,4 @@
-/* Activation, sum, product with a constant, dropout, flatten: element-wise loops in blocks. */
+/* Activation, product with a constant, dropout, flatten: element-wise loops in blocks. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -99,32 +99,6 @@ static enum sl_err act_backward(const struct sl_op_call *call)
 				  .b = call->in[0].data,
 				  .act = call->op->u.act,
 				  .add = call->din_add[0]});
-	return SL_OK;
-}
-
-static void add_block(void *arg, int64_t block, int worker)
-{
-	const struct job *j = arg;
-	int64_t at = block * SL_CPU_BLOCK;
-
-	j->simd->sum(j->out + at, j->a + at, j->b + at, count_in(j, at));
-}
-
-static enum sl_err add_forward(const struct sl_op_call *call)
-{
-	run(call, add_block,
-	    &(struct job){.n = sl_shape_count(&call->in[0].shape),
-			  .out = call->out.data,
-			  .a = call->in[0].data,
-			  .b = call->in[1].data});
-	return SL_OK;
-}
-
-static enum sl_err add_backward(const struct sl_op_call *call)
-{
-	for (int k = 0; k < 2; k++)
-		if (call->din[k].data != NULL)
-			pass(call, io_backward(call, k));
 	return SL_OK;
 }
 
@@ -253,7 +227,6 @@ static enum sl_err flatten_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_cpu_op_act = {.forward = act_forward, .backward = act_backward};
-const struct sl_kernel sl_cpu_op_add = {.forward = add_forward, .backward = add_backward};
 const struct sl_kernel sl_cpu_op_scale = {.forward = scale_forward, .backward = scale_backward};
 const struct sl_kernel sl_cpu_op_dropout = {.forward = dropout_forward, .backward = dropout_backward};
 const struct sl_kernel sl_cpu_op_flatten = {.forward = flatten_forward, .backward = flatten_backward};

@@ -84,6 +84,8 @@ struct sl_cpu_simd {
 	/* x, dy, y, dx: [n]. Here and below, "= or +=" means += if `add` is true, else =. */
 	void (*act_forward)(float *y, const float *x, int64_t n, enum sl_act act);
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
+	/* The gradient in front of an activation from its output y, for both terms of a sum: da =, db = or +=. */
+	void (*act_fork)(float *da, float *db, const float *dy, const float *y, int64_t n, enum sl_act act, bool add);
 	void (*sum)(float *y, const float *a, const float *b, int64_t n); /* y = a + b; y may be a or b */
 	void (*copy_row)(float *y, const float *x, int64_t n); /* and prefetches: the next rows are expected to be
 								* copied too */
@@ -147,6 +149,9 @@ struct sl_cpu_simd {
 	void (*bn_forward_stream)(float *y, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,
 				  enum sl_act act);
 	void (*stream_end)(void);
+	/* y = act(bn(a) + b), or act(a + b) if n is NULL. `streams`: by such stores, where that is possible. */
+	void (*norm_sum)(float *y, const float *a, const float *b, const struct sl_cpu_bn *n, int64_t rows, int c,
+			 enum sl_act act, bool streams);
 	/* sum_g += Σ g, sum_gx += Σ g·(x − mean); a, b, d are not read. */
 	void (*bn_sums)(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 			int64_t ld, int64_t rows, int c, enum sl_act act);

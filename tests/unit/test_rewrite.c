@@ -7,7 +7,7 @@
 enum { MOST = 8 };
 
 static struct {
-	bool norm, act, stats, whole, half, logits, window;
+	bool norm, act, stats, whole, half, logits, window, sum;
 } can;
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
@@ -18,6 +18,8 @@ static bool takes(const struct sl_op *op, struct sl_exec_form form)
 		return can.logits;
 	if (form.pre == SL_PRE_WINDOW)
 		return can.window;
+	if (op->kind == SL_OP_ADD)
+		return can.sum;
 	return (form.pre == SL_PRE_NONE || (form.pre == SL_PRE_NORM ? can.norm : can.act)) &&
 	       (form.post == SL_POST_NONE || (form.post == SL_POST_STATS ? can.stats : can.whole));
 }
@@ -27,6 +29,7 @@ static const struct sl_backend_ops ops = {.name = "test",
 					  .kernel = {[SL_OP_CONV2D] = &kernel,
 						     [SL_OP_BATCHNORM] = &kernel,
 						     [SL_OP_ACT] = &plain,
+						     [SL_OP_ADD] = &kernel,
 						     [SL_OP_XENT] = &kernel,
 						     [SL_OP_WINDOW] = &plain}};
 
@@ -188,6 +191,45 @@ static void what_others_see_stays_in_memory(void **state)
 	assert_int_equal(p.node[3].in[1], 2);
 }
 
+/* A residual block's end: convolution, batchnorm, addition, activation. The addition's other input is value 5. */
+static void a_sum_takes_its_neighbours(void **state)
+{
+	static const enum sl_op_kind four[] = {SL_OP_CONV2D, SL_OP_BATCHNORM, SL_OP_ADD, SL_OP_ACT};
+	struct part p = chain_of(4, four);
+
+	memset(&can, 0, sizeof can);
+	can.stats = can.half = can.sum = true;
+	p.op[2].op.n_in = 2;
+	p.op[2].op.in[1] = 5;
+	p.op[2].din_want[1] = p.op[2].din_add[1] = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	assert_true(p.node[0].form.post == SL_POST_STATS && p.node[0].dout == 2);
+	assert_true(p.node[1].form.pre == SL_PRE_NORM && p.node[1].pre == 1);
+	assert_true(p.node[1].form.post == SL_POST_ACT && p.node[1].post == 3);
+	assert_true(p.node[1].in[0] == 1 && p.node[1].in[1] == 5 && p.node[1].out == 4 && p.node[1].dout == 4);
+	assert_true(p.node[1].din[0] == 2 && p.node[1].din[1] == 5 && !p.node[1].din_add[0] && p.node[1].din_add[1]);
+	assert_true(p.node[1].keeps_in == 1 && p.node[1].keeps_out);
+	p.op[1].op.u.bn.act = SL_ACT_RELU; /* it cannot apply a batchnorm with an activation */
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_true(p.node[1].form.half == SL_HALF_APPLY && p.node[2].form.pre == SL_PRE_NONE);
+	assert_true(p.node[2].in[0] == 2 && p.node[2].keeps_in == 0 && p.node[2].keeps_out);
+	p.op[1].op.u.bn.act = SL_ACT_NONE;
+	p.op[2].op.in[0] = 5; /* nor to its other input */
+	p.op[2].op.in[1] = 2;
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	p.op[2].narrows = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 4);
+	p.op[2].narrows = false;
+	p.s.out_value = 3; /* the sum leaves the part */
+	rewrite(&p);
+	assert_int_equal(p.n, 4);
+	assert_true(p.node[2].form.post == SL_POST_NONE && p.node[3].op == 3);
+}
+
 /* An op that needs no backward pass merges only with others that need none. Its node reads no gradient. */
 static void what_has_no_backward_joins_its_like_alone(void **state)
 {
@@ -315,6 +357,7 @@ int main(void)
 		cmocka_unit_test(a_convolution_takes_its_batchnorm_whole),
 		cmocka_unit_test(an_activation_goes_into_the_convolution_behind),
 		cmocka_unit_test(what_others_see_stays_in_memory),
+		cmocka_unit_test(a_sum_takes_its_neighbours),
 		cmocka_unit_test(what_has_no_backward_joins_its_like_alone),
 		cmocka_unit_test(a_frozen_convolution_keeps_no_input),
 		cmocka_unit_test(a_loss_takes_the_layer_of_its_logits),
