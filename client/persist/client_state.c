@@ -147,7 +147,8 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 				  step);
 	if (!err && !read_weights(&s->weights, sl_checkpoint_noted(c, weights_note)))
 		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "the checkpoint of step %" PRIu64 ": its notes have weights that no batches have", step);
+				  "the checkpoint of step %" PRIu64 ": its notes have weights that no batches have",
+				  step);
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);
