@@ -16,7 +16,9 @@ API_SRC := $(wildcard lib/*.c)
 LOCAL_SRC := $(wildcard lib/local/*.c)
 pic = $(patsubst %.c,$(B)/pic/%.o,$1) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
 
-build-tests: $(call needs,script fronts,$(SHARED) $(LOCAL))
+# Scripts that skip without PyTorch, and need libsplit with it.
+HAS_TORCH = $(shell /usr/bin/python3 -c 'from importlib.util import find_spec; print("yes" * bool(find_spec("torch")))' 2>/dev/null)
+build-tests: $(call needs,script fronts $(if $(HAS_TORCH),$(call mention,libsplit\.so|lib/volumes)),$(SHARED) $(LOCAL))
 ##@ Build and try
 lib: $(SHARED) $(LOCAL) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
 

@@ -432,8 +432,8 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 		err = sl_exec_check(l->middle, l->ends.rows, l->ends.chunks, fail);
 	if (!err && l->plan->spec.clip_norm > 0)
 		err = sl_local_find_scale(l, &grad_scale, fail);
-	if (!err) /* a step is applied to what the one before it has left */
-		check_done(l, l->ends.step);
+	if (!err) /* what a step is applied to; attacks of `splitc leak` begin at any number */
+		check_done(l, l->done);
 	if (!err)
 		err = sl_exec_scale(l->middle, grad_scale);
 	if (!err)

@@ -11,7 +11,16 @@
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 
+/* Counts that a file may have: room for each audit of a run is left above them. */
+static const uint64_t most_begun = (uint64_t)1 << 62;
+
 enum { NOTE_TEXT = 6 * 21 + SL_KEY_TEXT + 2 + SL_AUDIT_KNOWN * 2 * 21 };
+
+/* Of the audits that have begun some have ended, and one at most is owed. */
+static bool counts_fit(const struct sl_audit_note *n)
+{
+	return n->begun <= most_begun && n->ended <= n->begun && n->owed <= 1 && n->owed <= n->begun - n->ended;
+}
 
 enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
@@ -31,7 +40,7 @@ enum sl_err sl_audit_note_read(struct sl_audit_note *note, const struct sl_conf_
 		return errno == ENOENT ? SL_OK : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
 	if (fscanf(f, "%20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %20" SCNu64 " %40s%c",
 		   &n.begun, &n.ended, &n.in_row, &n.owed, &n.expects, &n.hash, key, &end) != 8 ||
-	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)) || n.owed > 1 || n.ended + n.owed > n.begun)
+	    end != '\n' || !sl_key_parse(&n.secret, key, strlen(key)) || !counts_fit(&n))
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s is damaged: remove it, and the run forgets which audits it has begun", path);
 	for (int i = 0; i < SL_AUDIT_KNOWN && !err; i++)

@@ -123,6 +123,16 @@ enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoin
 	return sl_checkpoint_write(c, s->step, fail);
 }
 
+/* Reads the weights of a step's batches. A file may lack them. False: no batches have such weights. */
+static bool read_weights(struct sl_batch_weights *w, const char *note)
+{
+	if (sscanf(note, "%la %la", &w->first, &w->sum) != 2) {
+		*w = (struct sl_batch_weights){NAN, NAN};
+		return true;
+	}
+	return w->first >= 0 && w->sum >= 0 && isfinite(w->sum) && (w->sum == 0 || w->first <= w->sum);
+}
+
 enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint *c, uint64_t step,
 				 struct sl_fail *fail)
 {
@@ -135,11 +145,13 @@ enum sl_err sl_client_state_read(struct sl_client_state *s, struct sl_checkpoint
 	if (!err && !sl_checkpoint_link(c, &s->made))
 		err = sl_fail_set(fail, SL_ERR_DATA, "the checkpoint of step %" PRIu64 ": its notes do not name a link",
 				  step);
+	if (!err && !read_weights(&s->weights, sl_checkpoint_noted(c, weights_note)))
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "the checkpoint of step %" PRIu64 ": its notes have weights that no batches have",
+				  step);
 	if (err)
 		return err;
 	sl_codecs_state_read(&s->codecs, c);
-	if (sscanf(sl_checkpoint_noted(c, weights_note), "%la %la", &s->weights.first, &s->weights.sum) != 2)
-		s->weights = (struct sl_batch_weights){NAN, NAN};
 	for (int i = 0; i < c->n_part; i++)
 		if (strcmp(c->part[i].name, end_part) == 0)
 			s->end.len = (size_t)c->part[i].count;

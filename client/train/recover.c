@@ -271,6 +271,8 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	else
 		err = sl_client_state_read(s, &c, step, fail);
 	if (!err)
+		err = sl_recover_check_step(&c, step, fail);
+	if (!err)
 		err = sl_training_restore(run, &c, fail);
 	return err ? err : install_state(r, remote, s, fail);
 }

@@ -3,6 +3,7 @@
 #include "client/train/recover_check.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "client/train/recover.h"
 #include "common/base/assert.h"
@@ -44,4 +45,15 @@ enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct s
 			   "): another process went on with this run, or an older copy of one "
 			   "side's files was put back. To begin anew, give --fresh",
 			   s->step, sl_remote_made(remote), s->made);
+}
+
+enum sl_err sl_recover_check_step(const struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail)
+{
+	uint64_t noted = 0;
+
+	return sscanf(sl_checkpoint_noted(c, "position"), "%" SCNu64, &noted) == 1 && noted == step
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_DATA,
+				     "the checkpoint of step %" PRIu64 ": its notes on the run are of step %" PRIu64,
+				     step, noted);
 }

@@ -322,6 +322,11 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	read_stop(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
+	if ((uint64_t)r->in_epoch > r->step)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "the checkpoint's notes on the run have %" PRId64 " batches of an epoch in %" PRIu64
+				   " steps",
+				   r->in_epoch, r->step);
 	if (border && r->in_epoch) { /* the earlier run had no phases, or did not get to note the phase's end */
 		r->epoch++;
 		r->in_epoch = 0;

@@ -224,11 +224,16 @@ enum sl_err sl_group_gather(struct sl_middle *m, struct sl_fail *fail)
 	const struct sl_record *s = &g->trunk.r.seat[sl_group_seat_of(m)];
 	const uint64_t number = s->number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
-	enum sl_err err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
-					    sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
 	const bool here = number == g->trunk.r.done && (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
 	const bool waits = s->ends_at && number >= s->ends_at;
+	enum sl_err err;
 
+	if (g->trunk.state != SL_TRUNK_WHOLE) /* the device failed in the step before: all go back */
+		return sl_fail_set(fail, SL_ERR_BUSY,
+				   "group %s: a step was applied in part, and its weights are nobody's: come again",
+				   g->name);
+	err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
+				sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
 	if (!sl_trunk_needs_all(&g->t)) {
 		m->trunk.checkpointed = sl_trunk_gathered(&g->trunk, !err && number <= g->trunk.r.complete);
 		return err;

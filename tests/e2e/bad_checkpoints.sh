@@ -147,6 +147,15 @@ what="forged, server"; put_other; forge "$(theirs 9)" 9 head_grad
 codec=2 goes_on_from 6 server
 what="both forged, server"; put_other; forge "$(theirs 9)" 9 head_grad; forge "$(theirs 6)" 6 head_grad
 is_kept
+# Notes on the run that are of another step than the file
+what="forged position, client"; put_other; forge "$(ours 9)" 9 "position=8 2 0 0"
+codec=2 goes_on_from 6 client
+grep -q 'checkpoint-refused: the checkpoint of step 9: its notes on the run are of step 8' "$tmp/client.log" || fail "$what: no sentence"
+for weights in "5 4" "-1 4" "1 inf" "nan 4"; do
+	what="forged batch weights $weights, client"; put_other; forge "$(ours 9)" 9 "batch weights=$weights"
+	codec=2 goes_on_from 6 client
+	grep -q 'checkpoint-refused: the checkpoint of step 9: its notes have weights that no batches have' "$tmp/client.log" || fail "$what: no sentence"
+done
 # A count of applied steps that is higher than the steps of the run is refused.
 what="forged count, client"; put_other adamw "${codecs[3]}"; forge "$(ours 9)" 9 tail.applied
 codec=3 goes_on_from 6 client

@@ -101,7 +101,7 @@ static void read_json(const struct sl_bytes *line, uint64_t number)
 	sl_stream_set_put(&set, 0, &(struct sl_stream_line){*line, number, true, {NULL, 0}});
 	err = set.source->sample(&set, 0, NULL, value, &fail);
 	must(err == fail.code && (err == SL_OK || (fail.text[0] && !strchr(fail.text, '\n'))));
-	must((err == SL_ERR_LIMIT) == !line->data);
+	must(line->data || (err == SL_ERR_DATA && strstr(fail.text, ": the line is too long")));
 }
 
 /* ---- the user of sl_talks */

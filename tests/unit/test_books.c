@@ -282,6 +282,28 @@ static void an_evaluation_that_is_interrupted_begins_anew(void **state)
 	json_decref(line);
 }
 
+/* A checkpoint whose notes have more batches of an epoch than steps is refused, also where a phase began anywhere. */
+static void notes_that_cannot_be_are_refused(void **state)
+{
+	static const char *const bad[] = {"1 0 2 0", "1 -1 0 0", "1 0 -1 0", "7 0 0 0", "1 0"};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	configure(3);
+	run = open_run();
+	setup.phase.count = 1;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		struct sl_checkpoint c = {.dir = "", .prefix = ""};
+
+		sl_training_save(run, &c);
+		snprintf(c.note[0].value, sizeof c.note[0].value, "%s", bad[i]);
+		assert_string_equal(sl_checkpoint_noted(&c, "position"), bad[i]);
+		assert_int_not_equal(sl_training_restore(run, &c, &fail), SL_OK);
+	}
+	setup.phase.count = 0;
+	sl_training_close(run);
+}
+
 /* A train.max_steps above the steps of all epochs changes nothing. */
 static void more_steps_than_there_are_are_none(void **state)
 {
@@ -402,6 +424,7 @@ int main(void)
 		cmocka_unit_test(evaluations_come_when_they_are_due),
 		cmocka_unit_test(an_epoch_that_is_interrupted_is_none),
 		cmocka_unit_test(an_evaluation_that_is_interrupted_begins_anew),
+		cmocka_unit_test(notes_that_cannot_be_are_refused),
 		cmocka_unit_test(more_steps_than_there_are_are_none),
 		cmocka_unit_test(so_many_steps_are_skipped_in_a_row),
 		cmocka_unit_test(an_epoch_counts_what_skipped_steps_sent),

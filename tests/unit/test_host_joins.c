@@ -246,6 +246,22 @@ static void silent_newcomers_are_waited_for_once(void **state)
 	end();
 }
 
+/* The device failed in a step, and a Fetch comes behind it before the sessions have heard: nobody gets these weights.
+ */
+static void a_step_in_part_is_given_to_nobody(void **state)
+{
+	const struct sl_frame fetch = {.kind = SL_FRAME_FETCH, .epoch = 1};
+	int had;
+
+	begin(60);
+	had = member[0].c.came[SL_FRAME_PART];
+	host_rig.host->groups->first->trunk.state = SL_TRUNK_TORN; /* all wait, and the worker is idle */
+	host_rig_say(&member[0].c, &fetch);
+	refused(0, SL_ERR_BUSY, "a step was applied in part");
+	assert_int_equal(member[0].c.came[SL_FRAME_PART], had);
+	end();
+}
+
 /* ---- what newcomers ask for */
 
 static void call_holding(int k, const uint64_t *held, int n)
@@ -433,6 +449,7 @@ int main(void)
 		cmocka_unit_test(a_first_step_may_end_at_every_point),
 		cmocka_unit_test(hostile_newcomers_are_left_out),
 		cmocka_unit_test(silent_newcomers_are_waited_for_once),
+		cmocka_unit_test(a_step_in_part_is_given_to_nobody),
 		cmocka_unit_test(forged_hellos_change_nothing),
 		cmocka_unit_test(many_come_and_go),
 		cmocka_unit_test(nobody_goes_back_for_a_member),
