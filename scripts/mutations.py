@@ -26,8 +26,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ("common/session/*.c", "server/group/*.c", "server/trunk/trunk_*.c", "client/train/*.c")
 TESTS = {  # by the folder of a file: unit tests that run its code, in seconds
     "common/session": "session* port* fold mean ends agree checkpoint nonfinite free turns host host_shared",
-    "server": "host host_* group_log fold members",
-    "client/train": "absent drive recover* schedule training* epoch report summary nonfinite local turns",
+    "server": "host host_* group_log group_clock fold members",
+    "client/train": "absent drive* recover* schedule training* epoch report summary nonfinite local turns",
 }
 SUITE = {"server/trunk": ["test_trunk_table"]}
 SLOW = ("test_host_parties", "test_host_members", "test_host_joins", "test_host_shared", "test_trunk_table")  # 10 s and more: after the simulator

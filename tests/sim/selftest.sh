@@ -28,5 +28,11 @@ while IFS='|' read -r name file row seeds edit; do
 	case $name in '#'* | '') continue ;; *"${1:-}"*) ;; *) continue ;; esac
 	if planted "$name" "${file% }" "${row% }" "$seeds" "${edit# }"; then found=$((found + 1)); else bad=$((bad + 1)); fi
 done <tests/sim/planted
+while IFS='|' read -r seeds name _; do
+	name=${name% } name=${name# }
+	case $seeds in '#'*) continue ;; esac
+	[ "$name" = - ] || grep -q -e "^$name |" tests/sim/planted || grep -q -e "X($name," tests/suite/trunk_faults.h ||
+		{ echo "tests/sim/causes: ${seeds}has a fault that is nowhere: $name"; bad=$((bad + 1)); }
+done <tests/sim/causes
 echo "$found faults found, $bad not"
 [ $bad = 0 ] && [ $found -gt 0 ]

@@ -26,6 +26,7 @@ static void looks_are_right(void **state)
 	assert_false(sl_absent_needs(list, 1, 5));
 	assert_int_equal(sl_absent_last(list), 30);
 	assert_int_equal(sl_absent_last("1:3"), 3);
+	assert_int_equal(sl_absent_last("1:3,0:7-6"), 3); /* nobody is away in 7 to 6 */
 	assert_int_equal(sl_absent_last(NULL), 0);
 	assert_int_equal(sl_absent_look(NULL, 0, 0), SL_PRESENT);
 }

@@ -86,7 +86,8 @@ static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill 
 	sl_weights_init(&weights, plan->model, 9);
 	assert_int_equal(sl_local_set_weights(local, &weights, &fail), SL_OK);
 	assert_int_equal(sl_local_use(local, &(struct sl_ends_use){.logits = out->logits}, &fail), SL_OK);
-	if (sl_local_eval(local, &b.feed, 0, &result, &fail) || sl_local_step(local, &b.feed, 3, 0.1, &result, &fail))
+	if (sl_local_eval(local, &b.feed, 0, &result, &fail) || sl_local_set_done(local, 3, &fail) ||
+	    sl_local_step(local, &b.feed, 3, 0.1, &result, &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(result.tokens, fill == PACKED ? REAL : ROWS * MOST);
 	out->loss = result.loss;

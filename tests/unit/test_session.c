@@ -144,6 +144,18 @@ static void a_hello_that_cannot_be_is_refused(void **state)
 	refuse_hello(&h, SL_ERR_LIMIT, "600000");
 }
 
+static void a_hello_at_its_bounds_is_taken(void **state)
+{
+	struct sl_hello h = rig_hello(&four_chunks);
+	struct sl_fail fail;
+
+	h.part_bytes = SL_WIRE_PART_MAX, h.window_bytes = h.part_bytes;
+	h.heartbeat_ms = SL_SESSION_TIMEOUT_MAX / 2, h.timeout_ms = SL_SESSION_TIMEOUT_MAX;
+	assert_int_equal(sl_session_check_hello(&h, &fail), SL_OK);
+	h.part_bytes = SL_SESSION_PART_MIN, h.heartbeat_ms = SL_SESSION_HEARTBEAT_MIN, h.n_held = 1;
+	assert_int_equal(sl_session_check_hello(&h, &fail), SL_OK);
+}
+
 static void refuse_welcome(const struct sl_welcome *welcome, enum sl_err code, const char *phrase)
 {
 	struct sl_frame f = {.kind = SL_FRAME_WELCOME, .epoch = 7, .u.welcome = *welcome};
@@ -651,6 +663,7 @@ int main(void)
 		cmocka_unit_test(a_step_that_the_client_does_not_hold_is_no_way_on),
 		cmocka_unit_test(parts_are_never_larger_than_the_window),
 		cmocka_unit_test(a_hello_that_cannot_be_is_refused),
+		cmocka_unit_test(a_hello_at_its_bounds_is_taken),
 		cmocka_unit_test(a_welcome_that_cannot_be_is_refused),
 		cmocka_unit_test(a_challenge_is_answered_with_a_proof),
 		cmocka_unit_test(a_process_may_rise_above_links_of_others_before_its_own),

@@ -130,6 +130,7 @@ CHANGE(lr_below, f->u.commit.lr = -0.1)
 CHANGE(lr_above, f->u.commit.lr = 1e6)
 CHANGE(lr_nan, f->u.commit.lr = NAN)
 CHANGE(grad_scale, f->u.commit.grad_scale = f->u.commit.grad_scale > 0 ? f->u.commit.grad_scale : 0.5)
+CHANGE(grad_scale_zero, f->u.commit.grad_scale = -0.0)
 CHANGE(grad_scale_above, f->u.commit.grad_scale = 1.5)
 CHANGE(grad_scale_below, f->u.commit.grad_scale = -0.5)
 CHANGE(writing, f->u.commit.writing = true)
@@ -214,6 +215,7 @@ static const struct row table[] = {
 	TO_SERVER("Commit.lr", COMMIT, lr_above, NONE, true),
 	TO_SERVER("Commit.lr", COMMIT, lr_nan, NONE, true),
 	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale, CLIPS | FREE | SUMS, true),
+	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale_zero, NONE, true),
 	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale_above, NONE, true),
 	TO_SERVER("Commit.grad_scale", COMMIT, grad_scale_below, NONE, true),
 	TO_SERVER("Commit.writing", COMMIT, writing, NONE, true),
