@@ -6,7 +6,9 @@ blackbox.py BUILD [--seconds S | --seed N] [--first N] [--jobs N] [--first-bad] 
 It knows docs/ alone, not the sources, nor the simulator: which status means "start it again" (troubleshooting.md), that a
 member comes back without a hand (howto-groups.md), and that the list in a summary repeats the run in one process, to the byte.
 Faults: kill -9, SIGTERM, SIGSTOP and lost files of a member, kill -9 and SIGSTOP of the server, links that are cut or that
-hold what they carry. Prints a line for each seed; for one that fails what broke which promise, and the command that repeats it.
+hold what they carry, or a network that drops all packets; disks that fill up; a member's clock that jumps by hours between
+starts. Root has networks (ip) and disks (tmpfs); clocks need the package faketime. What is missing is said, and left out.
+Prints a line for each seed; for one that fails what broke which promise, and the command that repeats it.
 Seeds are drawn by their number, but processes and links keep their own time: a seed that failed once may pass again."""
 import argparse
 import asyncio
@@ -27,6 +29,8 @@ import time
 AGAIN = {69, 70, 71, 74, 75}  # troubleshooting.md, "Exit statuses": start it again
 STARTS_MOST, RUN_S = 60, 240
 STEPS = 40
+DISK_MB = 2
+HOURS = (0, 0, 3, -2, 30, -50)  # by which a member's clock is wrong
 COLOURS = ("red", "green", "blue")
 
 
@@ -51,7 +55,10 @@ class Relay:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self.carry(reader, there[1]), self.carry(there[0], writer), return_exceptions=True)
+        try:
+            await asyncio.gather(self.carry(reader, there[1]), self.carry(there[0], writer), return_exceptions=True)
+        except asyncio.CancelledError:
+            pass  # the case is over
 
     async def carry(self, reader, writer):
         self.writers.add(writer)
@@ -72,6 +79,60 @@ class Relay:
             w.transport.abort()
 
 
+class Net:
+    """The server and each member in a network namespace of its own, with a cable between them that can be pulled."""
+    def __init__(self, tag, members):
+        self.server, self.members = f"bb{tag}s", [f"bb{tag}m{k}" for k in range(members)]
+
+    def open(self):
+        for name in [self.server, *self.members]:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for k, name in enumerate(self.members):
+            ip("-n", self.server, "link", "add", f"v{k}", "type", "veth", "peer", "name", "eth0", "netns", name)
+            for at, link, last in ((self.server, f"v{k}", 1), (name, "eth0", 2)):
+                ip("-n", at, "addr", "add", f"10.80.{k}.{last}/30", "dev", link)
+                ip("-n", at, "link", "set", link, "up")
+
+    def pull(self, k, out):
+        ip("-n", self.server, "link", "set", f"v{k}", "down" if out else "up")
+
+    def close(self):
+        for name in [self.server, *self.members]:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def ip(*args):
+    subprocess.run(["ip", *args], check=True, capture_output=True)
+
+
+def tmpfs(path):
+    return subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "blackbox", path], capture_output=True).returncode == 0
+
+
+def find_means():
+    """What this machine has, beside processes and a relay. Prints what it lacks."""
+    means, net = {"clock": next(pathlib.Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)}, Net(f"{os.getpid()}t", 1)
+    with tempfile.TemporaryDirectory() as probe:
+        means["disk"] = tmpfs(probe)
+        if means["disk"]:
+            subprocess.run(["umount", probe], check=True)
+    try:
+        net.open()
+        net.pull(0, True)
+        means["net"] = shutil.which("nsenter")
+    except (OSError, subprocess.CalledProcessError):
+        means["net"] = None
+    finally:
+        if shutil.which("ip"):
+            net.close()
+    lacks = {"clock": "clocks (package faketime)", "disk": "full disks (root, who may mount)", "net": "networks (root, packages iproute2 and util-linux)"}
+    for name, what in lacks.items():
+        if not means[name]:
+            print(f"left out: {what}", flush=True)
+    return means
+
+
 def draw(seed):
     """What a seed trains, and what happens to it: (fraction of the run, fault, whom, seconds)."""
     r = random.Random(seed)
@@ -90,8 +151,18 @@ def draw(seed):
     kinds = ["kill", "term", "stop", "cut", "hold", "server-kill", "server-stop"]
     if share and share["least"] < 1:  # else it needs its key (howto-groups.md, "No step without a member")
         kinds.append("lose")
-    case["faults"] = sorted((r.uniform(0.05, 0.95), r.choice(kinds), r.randrange(max(1, case["members"])), r.choice((0.3, 1, 3, 5)))
-                            for _ in range(r.randrange(1, 6)))
+    def fault(kinds):
+        return r.uniform(0.05, 0.95), r.choice(kinds), r.randrange(max(1, case["members"])), r.choice((0.3, 1, 3, 5))
+
+    case["faults"] = [fault(kinds) for _ in range(r.randrange(1, 6))]
+    case["clock"], case["net"] = r.random() < 0.4, r.random() < 0.3
+    case["keys"] = case["keys"] or case["net"]  # beyond loopback both sides need keys (howto-keys.md)
+    if r.random() < 0.5 and not (share and share["least"] == 1 and "ends" in share):  # 78 may be right there (RELIABILITY.md, "Groups")
+        case["faults"] += [fault(("fill", "fill", "server-fill")) for _ in range(r.randrange(1, 4))]
+    full = {k if kind == "fill" else -1 for _, kind, k, _ in case["faults"] if kind.endswith("fill")}
+    # a stop without room for its checkpoint needs a hand (73); a server that dies with a full disk may hold up the others for an hour
+    other = {"term": lambda k: "kill" if k in full else "term", "server-kill": lambda k: "server-stop" if -1 in full else "server-kill"}
+    case["faults"] = sorted((at, other.get(kind, lambda k: kind)(k), k, s) for at, kind, k, s in case["faults"])
     return case
 
 
@@ -110,12 +181,52 @@ def tensors(path):
 
 
 class Case:
-    def __init__(self, build, seed, dir_):
-        self.build, self.dir, self.case = pathlib.Path(build).resolve(), pathlib.Path(dir_), draw(seed)
+    def __init__(self, build, seed, dir_, means):
+        self.build, self.dir, self.case, self.seed = pathlib.Path(build).resolve(), pathlib.Path(dir_), draw(seed), seed
+        self.fills = any(kind.endswith("fill") for _, kind, _, _ in self.case["faults"]) and means["disk"]
+        self.clock = self.case["clock"] and means["clock"]
         self.n, self.port, self.started, self.ended, self.last = max(1, self.case["members"]), free_port(), {}, {}, None
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SPLIT", "OPENBLAS_CORE"))} | {"OPENBLAS_NUM_THREADS": "1"}
 
+        self.net = Net(f"{os.getpid()}x{seed}", self.n) if self.case["net"] and means["net"] else None
+        self.was_full, self.filling = set(), []
+
     # ---- files
+
+    def site(self, k):
+        """The disk of a member, or of the server (-1)."""
+        return self.dir / ("site-server" if k < 0 else f"site-{k}")
+
+    def log_dir(self, k):
+        return self.site(k) / "run"
+
+    def open(self):
+        for k in range(-1, self.n):
+            self.site(k).mkdir()
+            if self.fills and not tmpfs(self.site(k)):
+                raise Broken(f"{self.site(k)}: it could be mounted before, and cannot now")
+        if self.net:
+            self.net.open()
+        self.write()
+
+    def close(self, keep):
+        if self.net:
+            self.net.close()
+        for k in range(-1, self.n) if self.fills else ():
+            if keep:
+                shutil.copytree(self.site(k), self.dir / f"kept-{k}", dirs_exist_ok=True)
+            subprocess.run(["umount", "-l", self.site(k)], capture_output=True)
+
+    def fill(self, k):
+        """Leaves no room, or a bit less than that: the next write fails at its beginning or in its midst."""
+        self.was_full.add(k)
+        with open(self.site(k) / "ballast", "wb", buffering=0) as f:
+            try:
+                while f.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+            f.truncate(max(0, f.tell() - 4096 * random.Random(f"{self.seed} {k}").randrange(4)))
 
     def write(self):
         r = random.Random(5)
@@ -151,16 +262,26 @@ class Case:
 
     # ---- processes
 
+    def inside(self, k):
+        """What runs a program in the network of a member, or of the server (-1)."""
+        return ["nsenter", f"--net=/run/netns/{self.net.server if k < 0 else self.net.members[k]}"] if self.net else []
+
+    def wrong_clock(self, k):
+        hours = random.Random(f"{self.seed} {k} {self.started[k]}").choice(HOURS)
+        return {"LD_PRELOAD": str(self.clock), "FAKETIME": f"{hours:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"} if self.clock and hours else {}
+
     async def serve(self):
-        more = [f"listen=tcp://127.0.0.1:{self.port}", f"store={self.dir}/store", "device=cpu", "threads=1", f"control={self.dir}/s.sock"]
+        host = "0.0.0.0" if self.net else "127.0.0.1"
+        more = [f"listen=tcp://{host}:{self.port}", f"store={self.site(-1)}/store", "device=cpu", "threads=1", f"control={self.dir}/s.sock"]
         if self.case["keys"]:
             more += [f"auth.secret_key={self.dir}/server.key", f"auth.clients={self.dir}/clients"]
         with open(self.dir / "server.log", "ab") as log:
-            self.server = await asyncio.create_subprocess_exec(self.build / "splits", "serve", self.dir / "server.yaml", *[a for s in more for a in ("--set", s)],
-                                                               stdout=log, stderr=log, env=self.env)
+            self.server = await asyncio.create_subprocess_exec(*self.inside(-1), self.build / "splits", "serve", self.dir / "server.yaml",
+                                                               *[a for s in more for a in ("--set", s)], stdout=log, stderr=log, env=self.env)
 
     async def start(self, k):
-        more = [f"log.dir={self.dir}/run-{k}", f"server=tcp://127.0.0.1:{self.relay[k].port}", f"control={self.dir}/c{k}.sock"]
+        server = f"10.80.{k}.1:{self.port}" if self.net else f"127.0.0.1:{self.relay[k].port}"
+        more = [f"log.dir={self.log_dir(k)}", f"server=tcp://{server}", f"control={self.dir}/c{k}.sock"]
         more += [f"share.member={k}"] if self.case["members"] else []
         if self.case["keys"]:
             more += [f"auth.secret_key={self.dir}/{k}.key", f"auth.server_key={self.dir}/server.pub"]
@@ -168,8 +289,8 @@ class Case:
         if self.started[k] > STARTS_MOST:
             raise Broken(f"member {k} was started {STARTS_MOST} times, and is not done")
         with open(self.dir / f"run-{k}.log", "ab") as log:
-            return await asyncio.create_subprocess_exec(self.build / "splitc", "train", self.dir / "run.yaml", "--auto-resume", *self.sets(more), stdout=log,
-                                                        stderr=log, env=self.env)
+            return await asyncio.create_subprocess_exec(*self.inside(k), self.build / "splitc", "train", self.dir / "run.yaml", "--auto-resume",
+                                                        *self.sets(more), stdout=log, stderr=log, env=self.env | self.wrong_clock(k))
 
     async def keep(self, k):
         """As a service does: starts the member until its status says that it is done."""
@@ -191,7 +312,7 @@ class Case:
 
     def steps(self, k):
         try:
-            return sum('"type":"step"' in line for line in open(self.dir / f"run-{k}" / "log.jsonl", errors="replace"))
+            return sum('"type":"step"' in line for line in open(self.log_dir(k) / "log.jsonl", errors="replace"))
         except OSError:
             return 0
 
@@ -211,19 +332,26 @@ class Case:
 
     async def fault(self, kind, k, seconds):
         process = self.server if kind.startswith("server") else self.member[k]
+        if kind.endswith("fill"):  # the next faults happen meanwhile
+            self.filling += [asyncio.ensure_future(self.fill_for(-1 if kind.startswith("server") else k, seconds))] if self.fills else []
+            return
         if k in self.ended and not kind.startswith("server"):
             return
         if kind in ("kill", "server-kill", "lose"):
             self.send(process, signal.SIGKILL)
             if kind == "lose":
                 await process.wait()
-                shutil.rmtree(self.dir / f"run-{k}", ignore_errors=True)
+                shutil.rmtree(self.log_dir(k), ignore_errors=True)
         elif kind == "term":
             self.send(process, signal.SIGTERM)
         elif kind in ("stop", "server-stop"):
             self.send(process, signal.SIGSTOP)
             await asyncio.sleep(seconds)
             self.send(process, signal.SIGCONT)
+        elif self.net:
+            self.net.pull(k, True)
+            await asyncio.sleep(seconds)
+            self.net.pull(k, False)
         elif kind == "cut":
             self.relay[k].cut_now()
             await asyncio.sleep(seconds)
@@ -233,10 +361,20 @@ class Case:
             await asyncio.sleep(seconds)
             self.relay[k].holds = False
 
+    async def fill_for(self, k, seconds):
+        self.fill(k)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            (self.site(k) / "ballast").unlink(missing_ok=True)
+
     # ---- promises
 
     def summary(self, k):
-        lines = [json.loads(line) for line in open(self.dir / f"run-{k}" / "log.jsonl") if '"summary"' in line]
+        """None: its disk was full, so that the line may be lost (RELIABILITY.md, "A disk that is full or broken")."""
+        lines = [json.loads(line) for line in open(self.log_dir(k) / "log.jsonl", errors="replace") if '"summary"' in line]
+        if not lines and k in self.was_full:
+            return None
         if not lines:
             raise Broken(f"member {k} ended with status {self.ended[k]}, and its log has no summary")
         return lines[-1]
@@ -244,11 +382,14 @@ class Case:
     def check(self):
         more, names = [], [""]
         if self.case["members"]:
-            group = self.summary(self.last)["group"]
+            group = (self.summary(self.last) or {}).get("group")
+            if not group:
+                return
             least, parts = self.case["share"]["least"], [m["steps"] / group["steps"] for m in group["members"]]
             short = [k for k, part in enumerate(parts) if part < least - 1e-9]
             for k, status in self.ended.items():
-                if (status == 80) != bool(short) and self.summary(k)["group"]["members"] == group["members"]:
+                own = self.summary(k)
+                if own and (status == 80) != bool(short) and own["group"]["members"] == group["members"]:
                     raise Broken(f"member {k} ended with status {status}, where the parts of the steps are {parts}, and share.least is {least}")
             if short and self.case["share"]["unmet"] == "wait":
                 raise Broken(f"members {short} got less than share.least, which share.unmet: wait does not allow")
@@ -256,12 +397,12 @@ class Case:
             names = [f"member-{k}" for k in range(self.n)]
         self.command("splitc", "train", self.dir / "run.yaml", "--local", *self.sets([f"log.dir={self.dir}/local"]), *more)
         for k, name in enumerate(names):
-            if tensors(self.dir / f"run-{k}" / "model.safetensors") != tensors(self.dir / "local" / name / "model.safetensors"):
+            if tensors(self.log_dir(k) / "model.safetensors") != tensors(self.dir / "local" / name / "model.safetensors"):
                 raise Broken(f"member {k}'s model is not that of: splitc train --local {' '.join(more)}")
 
     async def train(self):
         self.relay, self.member = [Relay(self.port) for _ in range(self.n)], {}
-        for relay in self.relay:
+        for relay in self.relay if not self.net else ():
             await relay.open()
         jobs = [asyncio.ensure_future(self.keep(k)) for k in range(self.n)]
         others = [asyncio.ensure_future(self.keep_server()), asyncio.ensure_future(self.happen())]
@@ -270,7 +411,7 @@ class Case:
         except asyncio.TimeoutError:
             raise Broken(f"not done within {RUN_S} s: members {sorted(set(range(self.n)) - set(self.ended))}") from None
         finally:
-            for task in jobs + others:
+            for task in jobs + others + self.filling:
                 task.cancel()
             for process in [self.server, *self.member.values()]:
                 if process.returncode is None:
@@ -279,25 +420,26 @@ class Case:
                     await process.wait()
 
 
-def run(build, seed, keep):
+def run(build, seed, keep, means):
     """None, or the sentence that says which promise was broken."""
     dir_ = tempfile.mkdtemp(prefix=f"bb{seed}-", dir=os.environ.get("TMPDIR"))
-    case = Case(build, seed, dir_)
-    began = time.monotonic()
+    case = Case(build, seed, dir_, means)
+    began, broken = time.monotonic(), None
     try:
-        case.write()
+        case.open()
         asyncio.run(case.train())
         case.check()
-        broken = None
     except Broken as e:
         broken = str(e)
+    finally:
+        case.close(keep and broken)
     if keep and broken:
         broken += f"\n  files: {dir_}"
     else:
         shutil.rmtree(dir_, ignore_errors=True)
     about = " ".join([f"{case.n} members" if case.case["members"] else "alone", *(f"{k}={v}" for k, v in case.case["share"].items()),
-                      f"codec={case.case['codec']}", "keys" if case.case["keys"] else ""])
-    faults = ", ".join(f"{kind} {'' if kind.startswith('server') else k} at {at:.0%}{f' for {s} s' if kind in ('stop', 'server-stop', 'cut', 'hold') else ''}"
+                      f"codec={case.case['codec']}", *(name for name, on in (("keys", case.case["keys"]), ("networks", case.net), ("clocks", case.clock)) if on)])
+    faults = ", ".join(f"{kind} {'' if kind.startswith('server') else k} at {at:.0%}{f' for {s} s' if kind.endswith(('stop', 'cut', 'hold', 'fill')) else ''}"
                        for at, kind, k, s in case.case["faults"])
     return seed, broken, f"{about}; {faults}; {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
 
@@ -313,12 +455,13 @@ def main():
     p.add_argument("--keep", action="store_true", help="keep the files of seeds that fail")
     o = p.parse_args()
     seeds = [o.seed] if o.seed is not None else range(o.first, 1 << 30)
+    means = find_means()
     end, bad, good = time.monotonic() + o.seconds, 0, 0
     with concurrent.futures.ProcessPoolExecutor(o.jobs) as pool:
         waiting, seeds = set(), iter(seeds)
         while True:
             while len(waiting) < o.jobs and time.monotonic() < end and (seed := next(seeds, None)) is not None:
-                waiting.add(pool.submit(run, o.build, seed, o.keep))
+                waiting.add(pool.submit(run, o.build, seed, o.keep, means))
             if not waiting:
                 break
             done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
