@@ -5,15 +5,16 @@ blackbox.py BUILD [--seconds S | --seed N] [--first N] [--jobs N] [--first-bad] 
 
 It knows docs/ alone, not the sources, nor the simulator: which status means "start it again" (troubleshooting.md), that a
 member comes back without a hand (howto-groups.md), and that the list in a summary repeats the run in one process, to the byte.
-Faults: kill -9, SIGTERM, SIGSTOP and lost files of a member, kill -9 and SIGSTOP of the server, links that are cut or that
-hold what they carry, or a network that drops all packets; disks that fill up; a member's clock that jumps by hours between
-starts. Root has networks (ip) and disks (tmpfs); clocks need the package faketime. What is missing is said, and left out.
+Faults (faults.py has the means): kill -9, SIGTERM, SIGSTOP and lost files of a member; kill -9 and SIGSTOP of the server;
+links that are cut or hold what they carry; networks that lose, refuse or delay packets; hosts that vanish; disks without space
+or inodes; clocks that jump. Root has networks and disks. What the machine lacks is said, and left out.
 Prints a line for each seed; for one that fails what broke which promise, and the command that repeats it.
 Seeds are drawn by their number, but processes and links keep their own time: a seed that failed once may pass again."""
 import argparse
 import asyncio
 import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -26,11 +27,14 @@ import sys
 import tempfile
 import time
 
+from faults import Clock, Disk, Net, Relay, find_means, send, stop_for
+
 AGAIN = {69, 70, 71, 74, 75}  # troubleshooting.md, "Exit statuses": start it again
 STARTS_MOST, RUN_S = 60, 240
 STEPS = 40
-DISK_MB = 2
-HOURS = (0, 0, 3, -2, 30, -50)  # by which a member's clock is wrong
+HOURS = (0, 3, -2, 30, -50, 1500, -1500)  # by which a clock is wrong
+LINK_NET = ["pull", "deaf", "mute", "reset", "lossy", "slow", "vanish", "server-vanish"]
+TIMED = ("stop", "server-stop", "cut", "hold", "fill", "server-fill", *LINK_NET)
 COLOURS = ("red", "green", "blue")
 
 
@@ -38,131 +42,43 @@ class Broken(Exception):
     """A promise of the pages was broken."""
 
 
-class Relay:
-    """A link with a delay, which can be cut, or hold what it carries. Runs in the loop of its case."""
-    def __init__(self, to):
-        self.to, self.cut, self.holds, self.writers = to, False, False, set()
-
-    async def open(self):
-        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
-        self.port = self.server.sockets[0].getsockname()[1]
-
-    async def accept(self, reader, writer):
-        try:
-            if self.cut:
-                raise OSError
-            there = await asyncio.open_connection("127.0.0.1", self.to)
-        except OSError:
-            writer.close()
-            return
-        try:
-            await asyncio.gather(self.carry(reader, there[1]), self.carry(there[0], writer), return_exceptions=True)
-        except asyncio.CancelledError:
-            pass  # the case is over
-
-    async def carry(self, reader, writer):
-        self.writers.add(writer)
-        try:
-            while data := await reader.read(1 << 16):
-                await asyncio.sleep(0.004)
-                while self.holds:
-                    await asyncio.sleep(0.02)
-                writer.write(data)
-                await writer.drain()
-        finally:
-            self.writers.discard(writer)
-            writer.close()
-
-    def cut_now(self):
-        self.cut = True
-        for w in list(self.writers):
-            w.transport.abort()
-
-
-class Net:
-    """The server and each member in a network namespace of its own, with a cable between them that can be pulled."""
-    def __init__(self, tag, members):
-        self.server, self.members = f"bb{tag}s", [f"bb{tag}m{k}" for k in range(members)]
-
-    def open(self):
-        for name in [self.server, *self.members]:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        for k, name in enumerate(self.members):
-            ip("-n", self.server, "link", "add", f"v{k}", "type", "veth", "peer", "name", "eth0", "netns", name)
-            for at, link, last in ((self.server, f"v{k}", 1), (name, "eth0", 2)):
-                ip("-n", at, "addr", "add", f"10.80.{k}.{last}/30", "dev", link)
-                ip("-n", at, "link", "set", link, "up")
-
-    def pull(self, k, out):
-        ip("-n", self.server, "link", "set", f"v{k}", "down" if out else "up")
-
-    def close(self):
-        for name in [self.server, *self.members]:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
-
-
-def ip(*args):
-    subprocess.run(["ip", *args], check=True, capture_output=True)
-
-
-def tmpfs(path):
-    return subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "blackbox", path], capture_output=True).returncode == 0
-
-
-def find_means():
-    """What this machine has, beside processes and a relay. Prints what it lacks."""
-    means, net = {"clock": next(pathlib.Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)}, Net(f"{os.getpid()}t", 1)
-    with tempfile.TemporaryDirectory() as probe:
-        means["disk"] = tmpfs(probe)
-        if means["disk"]:
-            subprocess.run(["umount", probe], check=True)
-    try:
-        net.open()
-        net.pull(0, True)
-        means["net"] = shutil.which("nsenter")
-    except (OSError, subprocess.CalledProcessError):
-        means["net"] = None
-    finally:
-        if shutil.which("ip"):
-            net.close()
-    lacks = {"clock": "clocks (package faketime)", "disk": "full disks (root, who may mount)", "net": "networks (root, packages iproute2 and util-linux)"}
-    for name, what in lacks.items():
-        if not means[name]:
-            print(f"left out: {what}", flush=True)
-    return means
+def draw_share(r, members):
+    share = {"mode": r.choice(("sync", "sync", "rounds", "serial")), "least": r.choice((0.9, 0.5, 0, 1)), "unmet": r.choice(("wait", "go_on")),
+             "patience_s": r.choice((1, 3))} if members else {}
+    if share and r.random() < 0.3:
+        share["ends"] = "private"
+    if share and share["mode"] == "rounds":
+        share["round"] = 5
+    if share and share["mode"] == "serial" and not share["least"]:  # does not go (config.md)
+        share["least"] = 0.5
+    return share
 
 
 def draw(seed):
-    """What a seed trains, and what happens to it: (fraction of the run, fault, whom, seconds)."""
+    """What a seed trains, and what happens to it: (fraction of the run, fault, whom, seconds, whether the next ones happen meanwhile)."""
     r = random.Random(seed)
-    case = {"members": r.choice((0, 2, 3, 3)), "keys": r.random() < 0.3, "codec": r.choice(("exact", "small", "smallest"))}
-    share = {}
-    if case["members"]:
-        share = {"mode": r.choice(("sync", "sync", "rounds", "serial")), "least": r.choice((0.9, 0.5, 0, 1)), "unmet": r.choice(("wait", "go_on")),
-                 "patience_s": r.choice((1, 3))}
-        if r.random() < 0.3:
-            share["ends"] = "private"
-        if share["mode"] == "rounds":
-            share["round"] = 5
-        if share["mode"] == "serial" and not share["least"]:  # does not go (config.md)
-            share["least"] = 0.5
-    case["share"] = share
-    kinds = ["kill", "term", "stop", "cut", "hold", "server-kill", "server-stop"]
+    case = {"members": r.choice((0, 2, 3, 3)), "codec": r.choice(("exact", "small", "smallest"))}
+    case["share"] = share = draw_share(r, case["members"])
+    case["clock"], case["net"] = r.random() < 0.4, r.random() < 0.4
+    case["keys"] = r.random() < 0.3 or case["net"]  # beyond loopback both sides need keys (howto-keys.md)
+
+    def faults(kinds, most):
+        return [(r.uniform(0.05, 0.95), r.choice(kinds), r.randrange(max(1, case["members"])), r.choice((0.3, 1, 3, 5)), r.random() < 0.4)
+                for _ in range(r.randrange(1, most))]
+
+    kinds = ["kill", "term", "stop", "server-kill", "server-stop"] + (LINK_NET if case["net"] else ["cut", "hold"])
     if share and share["least"] < 1:  # else it needs its key (howto-groups.md, "No step without a member")
         kinds.append("lose")
-    def fault(kinds):
-        return r.uniform(0.05, 0.95), r.choice(kinds), r.randrange(max(1, case["members"])), r.choice((0.3, 1, 3, 5))
-
-    case["faults"] = [fault(kinds) for _ in range(r.randrange(1, 6))]
-    case["clock"], case["net"] = r.random() < 0.4, r.random() < 0.3
-    case["keys"] = case["keys"] or case["net"]  # beyond loopback both sides need keys (howto-keys.md)
+    case["faults"] = faults(kinds, 6)
+    if case["clock"]:
+        case["faults"] += faults(("clock", "server-clock"), 4)
     if r.random() < 0.5 and not (share and share["least"] == 1 and "ends" in share):  # 78 may be right there (RELIABILITY.md, "Groups")
-        case["faults"] += [fault(("fill", "fill", "server-fill")) for _ in range(r.randrange(1, 4))]
-    full = {k if kind == "fill" else -1 for _, kind, k, _ in case["faults"] if kind.endswith("fill")}
+        case["faults"] += faults(("fill", "fill", "server-fill"), 4)
+    full = {k if kind == "fill" else -1 for _, kind, k, *_ in case["faults"] if kind.endswith("fill")}
     # a stop without room for its checkpoint needs a hand (73); a server that dies with a full disk may hold up the others for an hour
-    other = {"term": lambda k: "kill" if k in full else "term", "server-kill": lambda k: "server-stop" if -1 in full else "server-kill"}
-    case["faults"] = sorted((at, other.get(kind, lambda k: kind)(k), k, s) for at, kind, k, s in case["faults"])
+    other = {"term": lambda k: "kill" if k in full else "term"}
+    other |= {kind: lambda k, kind=kind: "server-stop" if -1 in full else kind for kind in ("server-kill", "server-vanish")}
+    case["faults"] = sorted((at, other.get(kind, lambda k: kind)(k), k, *rest) for at, kind, k, *rest in case["faults"])
     return case
 
 
@@ -176,35 +92,34 @@ def free_port():
 
 
 def tensors(path):
-    data = path.read_bytes()
-    return data[8 + struct.unpack("<Q", data[:8])[0]:]
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise Broken(f"{path} is not there, and its run is done") from None
+    return data[8 + struct.unpack("<Q", data[:8].ljust(8, b"\0"))[0]:]
 
 
 class Case:
     def __init__(self, build, seed, dir_, means):
         self.build, self.dir, self.case, self.seed = pathlib.Path(build).resolve(), pathlib.Path(dir_), draw(seed), seed
-        self.fills = any(kind.endswith("fill") for _, kind, _, _ in self.case["faults"]) and means["disk"]
-        self.clock = self.case["clock"] and means["clock"]
-        self.n, self.port, self.started, self.ended, self.last = max(1, self.case["members"]), free_port(), {}, {}, None
+        self.n, self.port, self.started, self.ended, self.happened = max(1, self.case["members"]), free_port(), {}, {}, 0
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SPLIT", "OPENBLAS_CORE"))} | {"OPENBLAS_NUM_THREADS": "1"}
-
-        self.net = Net(f"{os.getpid()}x{seed}", self.n) if self.case["net"] and means["net"] else None
-        self.was_full, self.filling = set(), []
+        sites, fills = range(-1, self.n), means["disk"] and any(kind.endswith("fill") for _, kind, *_ in self.case["faults"])
+        self.disk = {k: Disk(self.dir / ("site-server" if k < 0 else f"site-{k}"), seed, fills) for k in sites}
+        self.clock = {k: Clock(self.dir / f"clock-{k}", means["clock"]) for k in sites} if self.case["clock"] and means["clock"] else {}
+        self.net = Net(f"{os.getpid()}x{seed}", self.n, means) if self.case["net"] and means["net"] else None
+        self.was_full, self.meanwhile = set(), []
 
     # ---- files
 
-    def site(self, k):
-        """The disk of a member, or of the server (-1)."""
-        return self.dir / ("site-server" if k < 0 else f"site-{k}")
-
     def log_dir(self, k):
-        return self.site(k) / "run"
+        return self.disk[k].path / "run"
 
     def open(self):
-        for k in range(-1, self.n):
-            self.site(k).mkdir()
-            if self.fills and not tmpfs(self.site(k)):
-                raise Broken(f"{self.site(k)}: it could be mounted before, and cannot now")
+        for disk in self.disk.values():
+            disk.open()
+        for k, clock in self.clock.items():
+            clock.set(random.Random(f"{self.seed} {k}").choice(HOURS))
         if self.net:
             self.net.open()
         self.write()
@@ -212,21 +127,8 @@ class Case:
     def close(self, keep):
         if self.net:
             self.net.close()
-        for k in range(-1, self.n) if self.fills else ():
-            if keep:
-                shutil.copytree(self.site(k), self.dir / f"kept-{k}", dirs_exist_ok=True)
-            subprocess.run(["umount", "-l", self.site(k)], capture_output=True)
-
-    def fill(self, k):
-        """Leaves no room, or a bit less than that: the next write fails at its beginning or in its midst."""
-        self.was_full.add(k)
-        with open(self.site(k) / "ballast", "wb", buffering=0) as f:
-            try:
-                while f.write(bytes(4096)):
-                    pass
-            except OSError:
-                pass
-            f.truncate(max(0, f.tell() - 4096 * random.Random(f"{self.seed} {k}").randrange(4)))
+        for k, disk in self.disk.items():
+            disk.close(self.dir / f"kept-{k}" if keep else None)
 
     def write(self):
         r = random.Random(5)
@@ -266,18 +168,17 @@ class Case:
         """What runs a program in the network of a member, or of the server (-1)."""
         return ["nsenter", f"--net=/run/netns/{self.net.server if k < 0 else self.net.members[k]}"] if self.net else []
 
-    def wrong_clock(self, k):
-        hours = random.Random(f"{self.seed} {k} {self.started[k]}").choice(HOURS)
-        return {"LD_PRELOAD": str(self.clock), "FAKETIME": f"{hours:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"} if self.clock and hours else {}
+    def env_at(self, k):
+        return self.env | (self.clock[k].env() if self.clock else {})
 
     async def serve(self):
         host = "0.0.0.0" if self.net else "127.0.0.1"
-        more = [f"listen=tcp://{host}:{self.port}", f"store={self.site(-1)}/store", "device=cpu", "threads=1", f"control={self.dir}/s.sock"]
+        more = [f"listen=tcp://{host}:{self.port}", f"store={self.disk[-1].path}/store", "device=cpu", "threads=1", f"control={self.dir}/s.sock"]
         if self.case["keys"]:
             more += [f"auth.secret_key={self.dir}/server.key", f"auth.clients={self.dir}/clients"]
         with open(self.dir / "server.log", "ab") as log:
             self.server = await asyncio.create_subprocess_exec(*self.inside(-1), self.build / "splits", "serve", self.dir / "server.yaml",
-                                                               *[a for s in more for a in ("--set", s)], stdout=log, stderr=log, env=self.env)
+                                                               *[a for s in more for a in ("--set", s)], stdout=log, stderr=log, env=self.env_at(-1))
 
     async def start(self, k):
         server = f"10.80.{k}.1:{self.port}" if self.net else f"127.0.0.1:{self.relay[k].port}"
@@ -290,7 +191,7 @@ class Case:
             raise Broken(f"member {k} was started {STARTS_MOST} times, and is not done")
         with open(self.dir / f"run-{k}.log", "ab") as log:
             return await asyncio.create_subprocess_exec(*self.inside(k), self.build / "splitc", "train", self.dir / "run.yaml", "--auto-resume",
-                                                        *self.sets(more), stdout=log, stderr=log, env=self.env | self.wrong_clock(k))
+                                                        *self.sets(more), stdout=log, stderr=log, env=self.env_at(k))
 
     async def keep(self, k):
         """As a service does: starts the member until its status says that it is done."""
@@ -298,7 +199,7 @@ class Case:
             self.member[k] = await self.start(k)
             status = await self.member[k].wait()
             if status in (0, 80):
-                self.ended[k], self.last = status, k
+                self.ended[k] = status
                 return
             if status >= 0 and status not in AGAIN:
                 raise Broken(f"member {k} ended with status {status}")
@@ -319,54 +220,57 @@ class Case:
     # ---- faults
 
     async def happen(self):
-        for at, kind, k, seconds in self.case["faults"]:
+        for at, kind, k, seconds, meanwhile in self.case["faults"]:
             while max(map(self.steps, range(self.n))) < at * STEPS / (self.n if self.case["share"].get("mode") == "serial" else 1):
                 if len(self.ended) == self.n:
                     return
-                await asyncio.sleep(0.05)
-            await self.fault(kind, k, seconds)
-
-    def send(self, process, number):
-        if process.returncode is None:
-            process.send_signal(number)
+                await asyncio.sleep(0.02)
+            self.meanwhile.append(asyncio.ensure_future(self.fault(kind, -1 if kind.startswith("server") else k, seconds)))
+            if not meanwhile and not kind.endswith("fill"):
+                await self.meanwhile[-1]
 
     async def fault(self, kind, k, seconds):
-        process = self.server if kind.startswith("server") else self.member[k]
-        if kind.endswith("fill"):  # the next faults happen meanwhile
-            self.filling += [asyncio.ensure_future(self.fill_for(-1 if kind.startswith("server") else k, seconds))] if self.fills else []
+        """A fault of the server (-1) or of a member, unless it is done."""
+        if k in self.ended:
             return
-        if k in self.ended and not kind.startswith("server"):
-            return
-        if kind in ("kill", "server-kill", "lose"):
-            self.send(process, signal.SIGKILL)
+        self.happened += 1
+        process, kind = self.server if k < 0 else self.member[k], kind.removeprefix("server-")
+        if kind in ("kill", "lose", "vanish"):
+            if kind == "vanish":
+                self.meanwhile += [asyncio.ensure_future(self.spoil("pull", m, seconds)) for m in (range(self.n) if k < 0 else (k,))]
+                await asyncio.sleep(0.01)
+            send(process, signal.SIGKILL)
+            self.set_clock(k)  # the host may have lost it
             if kind == "lose":
                 await process.wait()
                 shutil.rmtree(self.log_dir(k), ignore_errors=True)
         elif kind == "term":
-            self.send(process, signal.SIGTERM)
-        elif kind in ("stop", "server-stop"):
-            self.send(process, signal.SIGSTOP)
-            await asyncio.sleep(seconds)
-            self.send(process, signal.SIGCONT)
-        elif self.net:
-            self.net.pull(k, True)
-            await asyncio.sleep(seconds)
-            self.net.pull(k, False)
-        elif kind == "cut":
-            self.relay[k].cut_now()
-            await asyncio.sleep(seconds)
-            self.relay[k].cut = False
+            send(process, signal.SIGTERM)
+        elif kind == "stop":
+            await stop_for(process, seconds)
+        elif kind == "clock":
+            self.set_clock(k)
+        elif kind == "fill":
+            await self.fill(k, seconds)
         else:
-            self.relay[k].holds = True
-            await asyncio.sleep(seconds)
-            self.relay[k].holds = False
+            await self.spoil(kind, k, seconds)
 
-    async def fill_for(self, k, seconds):
-        self.fill(k)
-        try:
+    def set_clock(self, k):
+        if self.clock:
+            self.clock[k].set(random.Random(f"{self.seed} {k} {self.happened}").choice(HOURS))
+
+    async def spoil(self, kind, k, seconds):
+        change = (lambda on: self.net.spoil(kind, k, on)) if self.net else (lambda on: self.relay[k].spoil(kind, on))
+        change(True)
+        await asyncio.sleep(seconds)
+        change(False)
+
+    async def fill(self, k, seconds):
+        if self.disk[k].own:
+            self.was_full.add(k)
+            self.disk[k].fill()
             await asyncio.sleep(seconds)
-        finally:
-            (self.site(k) / "ballast").unlink(missing_ok=True)
+            self.disk[k].clear()
 
     # ---- promises
 
@@ -382,9 +286,10 @@ class Case:
     def check(self):
         more, names = [], [""]
         if self.case["members"]:
-            group = (self.summary(self.last) or {}).get("group")
-            if not group:
+            groups = [own["group"] for k in self.ended if (own := self.summary(k))]
+            if not groups:
                 return
+            group = groups[-1]  # that of the member that ended last
             least, parts = self.case["share"]["least"], [m["steps"] / group["steps"] for m in group["members"]]
             short = [k for k, part in enumerate(parts) if part < least - 1e-9]
             for k, status in self.ended.items():
@@ -408,10 +313,13 @@ class Case:
         others = [asyncio.ensure_future(self.keep_server()), asyncio.ensure_future(self.happen())]
         try:
             await asyncio.wait_for(asyncio.gather(*jobs), RUN_S)
+            for task in [others[-1], *self.meanwhile]:
+                if task.done():
+                    task.result()  # where the black box itself failed
         except asyncio.TimeoutError:
             raise Broken(f"not done within {RUN_S} s: members {sorted(set(range(self.n)) - set(self.ended))}") from None
         finally:
-            for task in jobs + others + self.filling:
+            for task in jobs + others + self.meanwhile:
                 task.cancel()
             for process in [self.server, *self.member.values()]:
                 if process.returncode is None:
@@ -433,15 +341,22 @@ def run(build, seed, keep, means):
         broken = str(e)
     finally:
         case.close(keep and broken)
+        if not (keep and broken):
+            shutil.rmtree(dir_, ignore_errors=True)
     if keep and broken:
         broken += f"\n  files: {dir_}"
-    else:
-        shutil.rmtree(dir_, ignore_errors=True)
     about = " ".join([f"{case.n} members" if case.case["members"] else "alone", *(f"{k}={v}" for k, v in case.case["share"].items()),
                       f"codec={case.case['codec']}", *(name for name, on in (("keys", case.case["keys"]), ("networks", case.net), ("clocks", case.clock)) if on)])
-    faults = ", ".join(f"{kind} {'' if kind.startswith('server') else k} at {at:.0%}{f' for {s} s' if kind.endswith(('stop', 'cut', 'hold', 'fill')) else ''}"
-                       for at, kind, k, s in case.case["faults"])
-    return seed, broken, f"{about}; {faults}; {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
+    faults = ", ".join(f"{kind}{'' if kind.startswith('server') else f' {k}'} at {at:.0%}{f' for {s} s' if kind in TIMED else ''}{' &' if meanwhile else ''}"
+                       for at, kind, k, s, meanwhile in case.case["faults"])
+    return seed, broken, f"{about}; {faults}; {case.happened} of {len(case.case['faults'])} happened, {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
+
+
+def end_on_sigterm(*_):
+    """Ends what runs, and leaves neither networks nor disks behind: in a worker by the `finally` of its case."""
+    for worker in multiprocessing.active_children():
+        worker.terminate()
+    sys.exit(75)
 
 
 def main():
@@ -455,6 +370,7 @@ def main():
     p.add_argument("--keep", action="store_true", help="keep the files of seeds that fail")
     o = p.parse_args()
     seeds = [o.seed] if o.seed is not None else range(o.first, 1 << 30)
+    signal.signal(signal.SIGTERM, end_on_sigterm)  # workers inherit it
     means = find_means()
     end, bad, good = time.monotonic() + o.seconds, 0, 0
     with concurrent.futures.ProcessPoolExecutor(o.jobs) as pool:
