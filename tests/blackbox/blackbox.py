@@ -7,7 +7,8 @@ It knows docs/ alone, not the sources, nor the simulator: which status means "st
 member comes back without a hand (howto-groups.md), and that the list in a summary repeats the run in one process, to the byte.
 Faults (faults.py has the means): kill -9, SIGTERM, SIGSTOP and lost files of a member; kill -9 and SIGSTOP of the server;
 links that are cut or hold what they carry; networks that lose, refuse or delay packets; hosts that vanish; disks without space
-or inodes; clocks that jump. Root has networks and disks. What the machine lacks is said, and left out.
+or inodes; clocks that jump, also back while a link's number is lost. Root has networks and disks. What the machine lacks is
+said, and left out.
 Prints a line for each seed; for one that fails what broke which promise, and the command that repeats it.
 Seeds are drawn by their number, but processes and links keep their own time: a seed that failed once may pass again."""
 import argparse
@@ -60,6 +61,7 @@ def draw(seed):
     case = {"members": r.choice((0, 2, 3, 3)), "codec": r.choice(("exact", "small", "smallest"))}
     case["share"] = share = draw_share(r, case["members"])
     case["clock"], case["net"] = r.random() < 0.4, r.random() < 0.4
+    case["connect_ms"] = r.choice((10000, 1000))
     case["keys"] = r.random() < 0.3 or case["net"]  # beyond loopback both sides need keys (howto-keys.md)
 
     def faults(kinds, most):
@@ -71,14 +73,11 @@ def draw(seed):
         kinds.append("lose")
     case["faults"] = faults(kinds, 6)
     if case["clock"]:
-        case["faults"] += faults(("clock", "server-clock"), 4)
+        case["faults"] += faults(("clock", "server-clock", "forget"), 4)
     if r.random() < 0.5 and not (share and share["least"] == 1 and "ends" in share):  # 78 may be right there (RELIABILITY.md, "Groups")
         case["faults"] += faults(("fill", "fill", "server-fill"), 4)
-    full = {k if kind == "fill" else -1 for _, kind, k, *_ in case["faults"] if kind.endswith("fill")}
-    # a stop without room for its checkpoint needs a hand (73); a server that dies with a full disk may hold up the others for an hour
-    other = {"term": lambda k: "kill" if k in full else "term"}
-    other |= {kind: lambda k, kind=kind: "server-stop" if -1 in full else kind for kind in ("server-kill", "server-vanish")}
-    case["faults"] = sorted((at, other.get(kind, lambda k: kind)(k), k, *rest) for at, kind, k, *rest in case["faults"])
+    full = {k for _, kind, k, *_ in case["faults"] if kind == "fill"}  # a stop without room for its checkpoint needs a hand (73)
+    case["faults"] = sorted((at, "kill" if kind == "term" and k in full else kind, k, *rest) for at, kind, k, *rest in case["faults"])
     return case
 
 
@@ -141,7 +140,8 @@ class Case:
         self.settings = ["server=tcp://127.0.0.1:1", "model.name=mlp", "model.features=4", "model.classes=3", f"data.dir={self.dir}", "data.kind=csv",
                          "data.label=kind", "train.batch=8", f"train.max_steps={STEPS}", "train.epochs=1000", "train.checkpoint_every=5", "train.eval_every=0",
                          "train.optimizer.kind=adam", "train.optimizer.lr=0.003", "partition=1:-1", f"codec={self.case['codec']}", "link.heartbeat_ms=200",
-                         "link.timeout_ms=1000", "link.retry_ms=50", "link.on_server_lost=wait", "threads=1"]
+                         "link.timeout_ms=1000", f"link.connect_timeout_ms={self.case['connect_ms']}", "link.retry_ms=50",
+                         "link.on_server_lost=wait", "threads=1"]
         if self.case["members"]:
             self.settings += [f"share.{k}={v}" for k, v in self.case["share"].items()]
             self.settings += ["share.group=g", f"share.clients={self.n}", "data.partition=iid"]
@@ -235,7 +235,7 @@ class Case:
             return
         self.happened += 1
         process, kind = self.server if k < 0 else self.member[k], kind.removeprefix("server-")
-        if kind in ("kill", "lose", "vanish"):
+        if kind in ("kill", "lose", "forget", "vanish"):
             if kind == "vanish":
                 self.meanwhile += [asyncio.ensure_future(self.spoil("pull", m, seconds)) for m in (range(self.n) if k < 0 else (k,))]
                 await asyncio.sleep(0.01)
@@ -244,6 +244,10 @@ class Case:
             if kind == "lose":
                 await process.wait()
                 shutil.rmtree(self.log_dir(k), ignore_errors=True)
+            elif kind == "forget" and self.clock:
+                await process.wait()
+                self.clock[k].set(min(HOURS))
+                (self.log_dir(k) / "link-epoch").unlink(missing_ok=True)
         elif kind == "term":
             send(process, signal.SIGTERM)
         elif kind == "stop":
@@ -345,11 +349,13 @@ def run(build, seed, keep, means):
             shutil.rmtree(dir_, ignore_errors=True)
     if keep and broken:
         broken += f"\n  files: {dir_}"
-    about = " ".join([f"{case.n} members" if case.case["members"] else "alone", *(f"{k}={v}" for k, v in case.case["share"].items()),
-                      f"codec={case.case['codec']}", *(name for name, on in (("keys", case.case["keys"]), ("networks", case.net), ("clocks", case.clock)) if on)])
+    what, flags = case.case, (("keys", case.case["keys"]), ("networks", case.net), ("clocks", case.clock))
+    about = " ".join([f"{case.n} members" if what["members"] else "alone", *(f"{k}={v}" for k, v in what["share"].items()), f"codec={what['codec']}",
+                      f"connect_ms={what['connect_ms']}", *(name for name, on in flags if on)])
     faults = ", ".join(f"{kind}{'' if kind.startswith('server') else f' {k}'} at {at:.0%}{f' for {s} s' if kind in TIMED else ''}{' &' if meanwhile else ''}"
                        for at, kind, k, s, meanwhile in case.case["faults"])
-    return seed, broken, f"{about}; {faults}; {case.happened} of {len(case.case['faults'])} happened, {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
+    counts = f"{case.happened} of {len(what['faults'])} happened, {sum(case.started.values())} starts, {time.monotonic() - began:.0f} s"
+    return seed, broken, f"{about}; {faults}; {counts}"
 
 
 def end_on_sigterm(*_):
@@ -371,7 +377,8 @@ def main():
     o = p.parse_args()
     seeds = [o.seed] if o.seed is not None else range(o.first, 1 << 30)
     signal.signal(signal.SIGTERM, end_on_sigterm)  # workers inherit it
-    means = find_means()
+    means, lacks = find_means()
+    print(*lacks, sep="\n", end="\n" if lacks else "", flush=True)
     end, bad, good = time.monotonic() + o.seconds, 0, 0
     with concurrent.futures.ProcessPoolExecutor(o.jobs) as pool:
         waiting, seeds = set(), iter(seeds)
@@ -386,7 +393,7 @@ def main():
                 print(f"seed {seed}: {about}" + (f"\n  BROKEN: {broken}\n  again: {sys.argv[0]} {o.build} --seed {seed} --keep" if broken else ""), flush=True)
             if o.first_bad and bad:
                 end = 0
-    print(f"{good + bad} seeds, {bad} failed")
+    print("; ".join([f"{good + bad} seeds, {bad} failed", *lacks]))
     return 1 if bad else 0
 
 

@@ -175,7 +175,7 @@ def find_clock(dir_):
 
 
 def find_means():
-    """What this machine has, beside processes and a relay. Prints what it lacks."""
+    """What this machine has, beside processes and a relay; and a line for each thing that it lacks."""
     means = {}
     with tempfile.TemporaryDirectory() as dir_:
         disk, means["clock"] = Disk(pathlib.Path(dir_) / "disk", 0, True), find_clock(pathlib.Path(dir_))
@@ -194,10 +194,7 @@ def find_means():
     lacks = {"clock": "clocks (package faketime)", "disk": "full disks (root, who may mount)", "net": "networks (root; packages iproute2 and util-linux)"}
     if means["net"]:
         lacks |= {"rules": "lost and refused packets (package iptables)", "pace": "slow networks (package iproute2, and netem or tbf in the kernel)"}
-    for name, what in lacks.items():
-        if not means[name]:
-            print(f"left out: {what}", flush=True)
-    return means
+    return means, [f"left out: {what}" for name, what in lacks.items() if not means[name]]
 
 
 def send(process, number):
