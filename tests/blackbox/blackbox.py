@@ -34,6 +34,7 @@ AGAIN = {69, 70, 71, 74, 75}  # troubleshooting.md, "Exit statuses": start it ag
 STARTS_MOST, RUN_S = 60, 240
 STEPS = 40
 HOURS = (0, 3, -2, 30, -50, 1500, -1500)  # by which a clock is wrong
+STORE_HOURS = tuple(h for h in HOURS if abs(h) < 720)  # of the server: files have the kernel's times, and store_ttl_s is 30 days
 LINK_NET = ["pull", "deaf", "mute", "reset", "lossy", "slow", "vanish", "server-vanish"]
 TIMED = ("stop", "server-stop", "cut", "hold", "fill", "server-fill", *LINK_NET)
 COLOURS = ("red", "green", "blue")
@@ -118,7 +119,7 @@ class Case:
         for disk in self.disk.values():
             disk.open()
         for k, clock in self.clock.items():
-            clock.set(random.Random(f"{self.seed} {k}").choice(HOURS))
+            clock.set(random.Random(f"{self.seed} {k}").choice(STORE_HOURS if k < 0 else HOURS))
         if self.net:
             self.net.open()
         self.write()
@@ -261,7 +262,7 @@ class Case:
 
     def set_clock(self, k):
         if self.clock:
-            self.clock[k].set(random.Random(f"{self.seed} {k} {self.happened}").choice(HOURS))
+            self.clock[k].set(random.Random(f"{self.seed} {k} {self.happened}").choice(STORE_HOURS if k < 0 else HOURS))
 
     async def spoil(self, kind, k, seconds):
         change = (lambda on: self.net.spoil(kind, k, on)) if self.net else (lambda on: self.relay[k].spoil(kind, on))
