@@ -204,15 +204,18 @@ bool sl_act_publish(struct drive *d)
 	return true;
 }
 
-/* Takes a copy of the state that the link holds. */
+/* Takes a copy of the state that the link holds. A file that is written meanwhile may miss its second try: that ends
+ * the run, and its error stays. */
 bool sl_act_hold_state(struct drive *d)
 {
+	const enum sl_err lost = d->err;
 	struct sl_step_result result;
 	bool done = false;
 
 	d->saved = false;
+	d->err = SL_OK;
 	if (sl_recover_lost(d->recover, d->remote, d->run, &done, &result, d->fail) != SL_OK) {
-		d->err = d->fail->code == SL_ERR_AUDIT ? SL_ERR_AUDIT : d->err;
+		d->err = d->fail->code == SL_ERR_AUDIT ? SL_ERR_AUDIT : d->err ? d->err : lost;
 		sl_drive_event(d, EV_OVER);
 		return false;
 	}
@@ -223,8 +226,7 @@ bool sl_act_hold_state(struct drive *d)
 	}
 	if (d->cause.code != SL_ERR_BUSY) /* a group that goes back has a checkpoint */
 		sl_recover_keep_held(d->recover, d->remote, d->run);
-	d->err = SL_OK;
-	return true;
+	return !d->err;
 }
 
 bool sl_act_back_off(struct drive *d)

@@ -11,6 +11,7 @@
 #include "client/train/drive_parts.h"
 #include "client/train/privacy.h"
 #include "client/train/report.h"
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
@@ -456,6 +457,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	}
 	if (d->run)
 		sl_training_carried(d->run, d->link.traffic);
+	sl_assert_if(!err && !d->why && !options->eval_only, d->books == BOOKS_CLOSED); /* it did its last step */
 	/* Also where the pause could not write its checkpoint: its model alone would pass for that of a run that is
 	 * done. */
 	if (d->books != BOOKS_CLOSED && !options->predict && (!err || d->books == BOOKS_PAUSED))
