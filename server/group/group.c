@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/link/loop.h"
 #include "server/group/group_check.h"
@@ -23,6 +24,7 @@ static void job_done(struct sl_job *job);
 
 static void post(struct sl_group *g, enum sl_group_job what, int which)
 {
+	sl_assert_int(g->what, ==, GROUP_IDLE); /* the worker has this job once at most */
 	g->what = what;
 	g->which = which;
 	g->job = (struct sl_job){.run = sl_group_run, .done = job_done, .share = &g->share, .key = g->key};
@@ -496,6 +498,7 @@ static void choose(struct sl_group *g)
 void sl_group_advance(struct sl_group *g)
 {
 	enum sl_trunk_act act;
+	bool stores;
 	int k;
 
 	sl_group_go_on(g);
@@ -504,7 +507,10 @@ void sl_group_advance(struct sl_group *g)
 	sl_group_check_idle(g);
 	sl_group_take_off(g);
 	sl_group_say_short(g);
-	if (sl_group_ask_ends(g)) {
+	stores = g->what == GROUP_IDLE && sl_group_ask_ends(g);
+	if (g->what != GROUP_IDLE) /* a member was told or stores, and lost its link by that: the group has gone on */
+		return;
+	if (stores) {
 		post_with_answers(g, GROUP_STORE, 0);
 		return;
 	}

@@ -149,3 +149,6 @@ CASE("unmet", 64001035, "1,2,3,4,5",
 CASE("serial", 66004006, "1,2",
      "a message was lost on a live link, and a member that had done its last step took the others for done: status 78")
 CASE("late-serial", 66000038, "1,2,3,4,5", "the same, where a server was started again")
+CASE("late-serial", 12100899, "1,2,3,4,5,6,7,8",
+     "a group told its members for whom it waits, and one that did not read lost its link by that: the group's job was "
+     "queued twice, and the server stood still for ever")
