@@ -294,7 +294,7 @@ class Case:
             groups = [own["group"] for k in self.ended if (own := self.summary(k))]
             if not groups:
                 return
-            group = groups[-1]  # that of the member that ended last
+            group = max(reversed(groups), key=lambda g: len(g["absent"]))  # members that end together know unequal parts of the end
             least, parts = self.case["share"]["least"], [m["steps"] / group["steps"] for m in group["members"]]
             short = [k for k, part in enumerate(parts) if part < least - 1e-9]
             for k, status in self.ended.items():
