@@ -1,8 +1,6 @@
 /* The sum of two tensors. The batch norm in front of the first one, and the activation behind the sum, work on the same
  * block while it is in the cache (struct sl_exec_form). Blocks are those of batchnorm.c, and sums have the same bits.
  */
-#include <string.h>
-
 #include "kernels/cpu/bn.h"
 
 struct job {
@@ -30,9 +28,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	const int64_t c = channels(p->op), n = sl_shape_count(&p->op->in_shape[0]);
 
 	if (p->form.pre == SL_PRE_NORM)
-		p->sizes.workspace_bytes =
-			sizeof(float) * (size_t)(sl_bn_coef_floats(c) +
-						 sl_cpu_blocks(n, sl_bn_block_rows(c) * c) * sl_bn_part_floats(c));
+		p->sizes.workspace_bytes = (size_t)sl_bn_work_floats(n / c, c) * sizeof(float);
 	return SL_OK;
 }
 
@@ -81,35 +77,22 @@ static enum sl_err forward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-static void pass_back(const struct job *j, int k, int64_t at, int64_t n)
-{
-	const struct sl_op_call *c = j->call;
-	const float *dy = (const float *)c->dout.data + at;
-	float *dx = (float *)c->din[k].data + at;
-
-	if (j->act != SL_ACT_NONE)
-		j->simd->act_backward(dx, dy, (const float *)c->out.data + at, n, j->act, c->din_add[k]);
-	else if (c->din_add[k])
-		j->simd->sum(dx, dx, dy, n);
-	else
-		memcpy(dx, dy, (size_t)n * sizeof *dx);
-}
-
 /* The activation's derivative is known from its output: that lies between its bounds where the input does. */
 static void backward_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
 	const struct sl_op_call *c = j->call;
 	const int64_t at = block * j->per_block, n = sl_cpu_min(j->per_block, j->n - at);
+	const float *dy = (const float *)c->dout.data + at;
+	const float *y = j->act == SL_ACT_NONE ? dy : (const float *)c->out.data + at; /* without one, any */
 	float *da = c->din[0].data, *db = c->din[1].data;
 
-	if (da && db && j->act != SL_ACT_NONE && !c->din_add[0]) {
-		j->simd->act_fork(da + at, db + at, (const float *)c->dout.data + at, (const float *)c->out.data + at,
-				  n, j->act, c->din_add[1]);
+	if (da && db && !c->din_add[0]) {
+		j->simd->act_fork(da + at, db + at, dy, y, n, j->act, c->din_add[1]);
 	} else {
 		for (int k = 0; k < 2; k++)
 			if (c->din[k].data)
-				pass_back(j, k, at, n);
+				j->simd->act_backward((float *)c->din[k].data + at, dy, y, n, j->act, c->din_add[k]);
 	}
 	if (j->c) {
 		float *part = j->part + block * sl_bn_part_floats(j->c);

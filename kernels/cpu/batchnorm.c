@@ -17,10 +17,9 @@ struct job {
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	int64_t c = p->op->u.bn.c, rows = sl_shape_count(&p->op->in_shape[0]) / c;
-	int64_t blocks = sl_cpu_blocks(rows, sl_bn_block_rows(c));
 
 	p->sizes.saved_bytes = (size_t)(SL_BN_SAVED * c) * sizeof(float);
-	p->sizes.workspace_bytes = (size_t)(sl_bn_coef_floats(c) + blocks * sl_bn_part_floats(c)) * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)sl_bn_work_floats(rows, c) * sizeof(float);
 	return SL_OK;
 }
 

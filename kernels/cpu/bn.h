@@ -34,6 +34,12 @@ static inline int64_t sl_bn_coef_floats(int64_t c)
 	return 6 * sl_cpu_line(c);
 }
 
+/* Floats of workspace for rows in blocks: the coefficients, then each block's part. */
+static inline int64_t sl_bn_work_floats(int64_t rows, int64_t c)
+{
+	return sl_bn_coef_floats(c) + sl_cpu_blocks(rows, sl_bn_block_rows(c)) * sl_bn_part_floats(c);
+}
+
 /* The coefficients of forward in `memory`; with `back` also those of backward, which sl_bn_finish_sums
  * made. */
 struct sl_cpu_bn sl_bn_load(const struct sl_op_call *call, bool back, float *memory);
