@@ -118,8 +118,8 @@ class Case:
     def open(self):
         for disk in self.disk.values():
             disk.open()
-        for k, clock in self.clock.items():
-            clock.set(random.Random(f"{self.seed} {k}").choice(STORE_HOURS if k < 0 else HOURS))
+        for k in self.clock:
+            self.set_clock(k)
         if self.net:
             self.net.open()
         self.write()
@@ -241,7 +241,7 @@ class Case:
                 self.meanwhile += [asyncio.ensure_future(self.spoil("pull", m, seconds)) for m in (range(self.n) if k < 0 else (k,))]
                 await asyncio.sleep(0.01)
             send(process, signal.SIGKILL)
-            self.set_clock(k)  # the host may have lost it
+            self.set_clock(k, f" {self.happened}")  # the host may have lost it
             if kind == "lose":
                 await process.wait()
                 shutil.rmtree(self.log_dir(k), ignore_errors=True)
@@ -254,15 +254,15 @@ class Case:
         elif kind == "stop":
             await stop_for(process, seconds)
         elif kind == "clock":
-            self.set_clock(k)
+            self.set_clock(k, f" {self.happened}")
         elif kind == "fill":
             await self.fill(k, seconds)
         else:
             await self.spoil(kind, k, seconds)
 
-    def set_clock(self, k):
+    def set_clock(self, k, when=""):
         if self.clock:
-            self.clock[k].set(random.Random(f"{self.seed} {k} {self.happened}").choice(STORE_HOURS if k < 0 else HOURS))
+            self.clock[k].set(random.Random(f"{self.seed} {k}{when}").choice(STORE_HOURS if k < 0 else HOURS))
 
     async def spoil(self, kind, k, seconds):
         change = (lambda on: self.net.spoil(kind, k, on)) if self.net else (lambda on: self.relay[k].spoil(kind, on))
