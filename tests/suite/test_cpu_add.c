@@ -1,5 +1,5 @@
-/* A sum on the CPU backend that does the work of the batchnorm in front and of the activation behind has the bits of
- * the three ops by themselves, for any number of threads. test_ops.c compares those with tests/ref. */
+/* A sum on the CPU backend can do the work of the batchnorm in front and of the activation behind. It then has the bits
+ * of the three ops by themselves, for any number of threads. test_ops.c compares those with tests/ref. */
 #include <math.h>
 
 #include "common/base/pool.h"
