@@ -63,6 +63,21 @@ enum sl_absence sl_absent_look(const char *list, int member, uint64_t step)
 	return how;
 }
 
+uint64_t sl_absent_own(const char *list, int member, const struct sl_turns *turns)
+{
+	uint64_t steps = 0;
+	struct item item;
+
+	for (const char *at = list; at && *at;) {
+		at = read_item(at, &item);
+		if (!at || item.member != (uint64_t)member || item.to < item.from)
+			continue;
+		steps += turns ? sl_turns_before(turns, member, item.to) - sl_turns_before(turns, member, item.from - 1)
+			       : item.to - item.from + 1;
+	}
+	return steps;
+}
+
 bool sl_absent_returns(const char *list, int member, uint64_t step, uint64_t *own)
 {
 	struct item item;

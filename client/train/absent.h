@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "common/session/turns.h"
 
 enum sl_absence {
 	SL_PRESENT,
@@ -28,6 +29,8 @@ enum sl_absence sl_absent_look(const char *list, int member, uint64_t step);
 bool sl_absent_returns(const char *list, int member, uint64_t step, uint64_t *own);
 /* Whether the member goes on with the head and tail of `step` at some time. */
 bool sl_absent_needs(const char *list, int member, uint64_t step);
+/* How many of its own steps the member misses; the list has each once. turns: NULL: all steps are its own. */
+uint64_t sl_absent_own(const char *list, int member, const struct sl_turns *turns);
 uint64_t sl_absent_last(const char *list); /* the highest step, counted from 1, with which an absence begins; 0: none */
 
 #endif

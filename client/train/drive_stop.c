@@ -51,7 +51,8 @@ static void note_part(struct drive *d)
 	sl_drive_count(d);
 	record = sl_group_record_read(d->link.record);
 	member = json_array_get(json_object_get(record, "members"), (size_t)d->setup->conf->agreed.share.member);
-	sl_training_took_part(d->run, json_integer_value(json_object_get(member, "steps")) > 0);
+	sl_training_took_part(d->run, json_integer_value(json_object_get(member, "steps")) > 0,
+			      json_string_value(json_object_get(record, "absent")));
 	json_decref(record);
 }
 

@@ -23,6 +23,7 @@ struct sl_training_totals {
 	const struct sl_learn_task *task;
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t own_steps;                                 /* of the steps, those that are this member's own */
+	uint64_t late_steps;                                /* of these, those that the group did without it */
 	uint64_t still;                                     /* as in struct sl_jsonl_summary */
 	uint64_t test_samples;                              /* of the last evaluation, if this process made it */
 	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */

@@ -415,6 +415,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 			r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
 		r->totals.train_samples += (uint64_t)s->rows;
 		r->totals.own_steps++;
+		r->totals.late_steps += s->late;
 		note_still(r, s);
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;

@@ -127,8 +127,8 @@ enum sl_err sl_training_seek(const struct sl_training *run, struct sl_loader *co
  * checkpoint says so. */
 void sl_training_join(struct sl_training *run, uint64_t step, bool has_ends);
 uint64_t sl_training_held(const struct sl_training *run);
-/* Whether the group's record says that this member took part in a step. */
-void sl_training_took_part(struct sl_training *run, bool took);
+/* What the group's record says: whether this member took part in a step, and the list of those that miss some. */
+void sl_training_took_part(struct sl_training *run, bool took, const char *absent);
 /* A phase is done, its last evaluation included: from here on sl_training_save says so. */
 void sl_training_end_phase(struct sl_training *run);
 struct sl_training_state sl_training_state(const struct sl_training *run);

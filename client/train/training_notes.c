@@ -8,6 +8,7 @@
 #include "client/persist/model_file.h"
 #include "client/persist/same_run.h"
 #include "client/setup/about.h"
+#include "client/train/absent.h"
 #include "client/train/privacy.h"
 #include "client/train/training_run.h"
 #include "common/base/log.h"
@@ -62,9 +63,16 @@ void sl_training_end_phase(struct sl_training *r)
 	r->mark.train = (struct tally){0};
 }
 
-void sl_training_took_part(struct sl_training *r, bool took)
+/* NULL: all steps are the member's own. */
+static const struct sl_turns *turns_of(const struct sl_training *r)
+{
+	return r->setup->epoch_steps ? &r->setup->turns : NULL;
+}
+
+void sl_training_took_part(struct sl_training *r, bool took, const char *absent)
 {
 	r->took_part = took;
+	r->missed = sl_absent_own(absent, r->setup->conf->agreed.share.member, turns_of(r));
 }
 
 struct sl_about_reached sl_training_reached(const struct sl_training *r, bool best, uint64_t made)
@@ -78,11 +86,27 @@ struct sl_about_reached sl_training_reached(const struct sl_training *r, bool be
 					 .made = made};
 }
 
+/* A process that was killed behind its last checkpoint has done steps that the group need not repeat: others went on.
+ * A late step has a line. In rounds a member may have a line of a step that the group then did without it. */
+static void check_lines(const struct sl_training *r)
+{
+	const struct sl_turns *turns = turns_of(r);
+	const uint64_t own = turns ? sl_turns_before(turns, r->setup->conf->agreed.share.member, r->step) : r->step;
+	const uint64_t known = r->totals.own_steps - r->totals.late_steps + r->missed;
+
+	if (r->took_part && own > known)
+		sl_log(SL_LOG_WARN, "steps-without-lines",
+		       "log.jsonl has no lines of %" PRIu64 " step%s that this member did, by the server's record: an "
+		       "earlier process did them and was killed, and the group did not repeat them",
+		       own - known, sl_plural((long long)(own - known)));
+}
+
 void sl_run_check_own(const struct sl_training *r)
 {
 	const char *group = r->setup->conf->agreed.share.group;
 	const uint64_t theirs = r->joined > r->step ? r->joined : r->step;
 
+	check_lines(r);
 	if (!sl_training_reached(r, false, 0).untrained)
 		return;
 	if (group[0])
@@ -121,7 +145,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
 			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
-	sl_checkpoint_note(c, server_key, "%a %" PRIu64 " %" PRIu64, a->server_s, a->server_steps, a->own_steps);
+	sl_checkpoint_note(c, server_key, "%a %" PRIu64 " %" PRIu64 " %" PRIu64, a->server_s, a->server_steps,
+			   a->own_steps, a->late_steps);
 	sl_run_traffic_text(r, traffic);
 	sl_checkpoint_note(c, traffic_key, "%s", traffic);
 	if (m->heads.log[0])
@@ -187,14 +212,16 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 }
 
 /* Files of earlier versions may lack this note: the server's time is then that of the steps from here on. Or they lack
- * its last number: all steps count as the client's own. */
+ * its last numbers: all steps count as the client's own, and none as late. */
 static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 {
 	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
 	struct sl_training_totals *a = &r->totals;
 
 	a->own_steps = r->step;
-	if (note && sscanf(note, "%la %" SCNu64 " %" SCNu64, &a->server_s, &a->server_steps, &a->own_steps) < 2)
+	a->late_steps = 0;
+	if (note && sscanf(note, "%la %" SCNu64 " %" SCNu64 " %" SCNu64, &a->server_s, &a->server_steps, &a->own_steps,
+			   &a->late_steps) < 2)
 		a->server_s = 0;
 }
 

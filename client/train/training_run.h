@@ -59,6 +59,7 @@ struct sl_training {
 	uint64_t joined; /* the step to which the group was when this member came; it may be beyond the run's end */
 	bool bare;       /* it came without the group's head and tail */
 	bool took_part;  /* the group has steps of this member, maybe of an earlier process */
+	uint64_t missed; /* of its own steps, those that the group did without it, by its record */
 	double loss, acc, image_s; /* image_s: seconds per sample; 0: not known */
 	struct sl_journal journal;
 	struct sl_progress *progress;

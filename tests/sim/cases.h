@@ -152,3 +152,6 @@ CASE("late-serial", 66000038, "1,2,3,4,5", "the same, where a server was started
 CASE("late-serial", 12100899, "1,2,3,4,5,6,7,8",
      "a group told its members for whom it waits, and one that did not read lost its link by that: the group's job was "
      "queued twice, and the server stood still for ever")
+CASE("clip-sync", 12115840, "1,3,4,5,6,7",
+     "a member was killed behind its last step, when the others were done: nothing said that its log lacks steps that "
+     "it had done")

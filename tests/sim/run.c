@@ -369,6 +369,8 @@ static void on_line(void *arg, const char *line, size_t len)
 	sim_trace("  %s: %.*s", sim.cur ? sim_name(sim.cur) : "?", (int)len, line);
 	if (memmem(line, len, "steps-lost", strlen("steps-lost")) && !sim.members && !sim_fired(loses))
 		sim_fail("steps are lost, though no process died");
+	if (sim.cur && memmem(line, len, "steps-without-lines: ", strlen("steps-without-lines: ")))
+		sscanf(line, "%*[^:]: log.jsonl has no lines of %d", &sim.cur->without);
 	if (memmem(line, len, "session-open: training", strlen("session-open: training"))) {
 		sim.link_up = true;
 		if (begins_anew() && sim.cur)

@@ -65,6 +65,7 @@ struct sim_proc {
 	bool open[SIM_FDS], inside[SIM_FDS]; /* descriptors: open; of a file below client/ or server/ */
 	struct sl_loop *loop;
 	struct sim_end *ends; /* of connections */
+	int without;          /* of how many steps it has said that its log has no lines */
 	/* since the current fault was armed */
 	long passages, disk_calls, events;
 };
@@ -238,6 +239,9 @@ bool sim_row_owes_none(const struct sim_row *row);                      /* share
 bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member got less than share.least */
 void sim_compare(const struct sim_row *row);
 void sim_compare_record(int k); /* member k has ended: its list of who was absent is the server's */
+/* Whether member k has said that its log has no lines of some steps. It must, if that is so. losses, all: the lines of
+ * its log and of the reference, as `step 3 0.7`. */
+bool sim_tells_of_lines(int k, const char *losses, const char *all);
 
 /* ---- volumes.c */
 void sim_volumes_make(void); /* a network and cases of volumes, in the current folder */

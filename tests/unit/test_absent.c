@@ -29,6 +29,22 @@ static void looks_are_right(void **state)
 	assert_int_equal(sl_absent_last("1:3,0:7-6"), 3); /* nobody is away in 7 to 6 */
 	assert_int_equal(sl_absent_last(NULL), 0);
 	assert_int_equal(sl_absent_look(NULL, 0, 0), SL_PRESENT);
+	assert_int_equal(sl_absent_own(list, 2, NULL), 16 + 11);
+	assert_int_equal(sl_absent_own(list, 1, NULL), 1);
+	assert_int_equal(sl_absent_own(list, 0, NULL), 0);
+	assert_int_equal(sl_absent_own(NULL, 0, NULL), 0);
+}
+
+/* Of rounds of 10 steps member 2 has 4 of its own, and passes the others. */
+static void only_own_steps_count(void **state)
+{
+	const struct sl_turns turns = {.mode = SL_SHARE_ROUNDS, .epoch_steps = 10, .members = 3, .count = {10, 10, 4}};
+
+	(void)state;
+	assert_int_equal(sl_absent_own("2:3-12", 2, &turns), 2 + 2);
+	assert_int_equal(sl_absent_own("2:5-10", 2, &turns), 0);
+	assert_int_equal(sl_absent_own("2:11,1:2", 2, &turns), 1);
+	assert_int_equal(sl_absent_own("2:11-10", 2, &turns), 0);
 }
 
 static void lists_are_checked(void **state)
@@ -49,7 +65,8 @@ static void lists_are_checked(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(looks_are_right), cmocka_unit_test(lists_are_checked)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(looks_are_right), cmocka_unit_test(only_own_steps_count),
+					   cmocka_unit_test(lists_are_checked)};
 
 	return cmocka_run_group_tests_name("absent", tests, NULL, NULL);
 }

@@ -297,6 +297,43 @@ static void times_are_of_own_steps(void **state)
 	takes_turns = false;
 }
 
+/* Three steps were done when the member comes back; `absent` says which of them it has missed. */
+static void steps_without_lines_are_told(void **state)
+{
+	static const struct sl_training_link none;
+	static const struct {
+		const char *absent, *text;
+		bool took;
+	} row[] = {
+		/* the process lists all its warnings, so those without one come first; without a record none is known
+		 */
+		{"", NULL, false},
+		{"0:3-5", NULL, true},
+		{"", "no lines of 3 steps", true},
+		{"0:3,1:4", "no lines of 2 steps", true},
+		{"0:3-4", "no lines of 1 step ", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+		struct sl_training *run;
+		const char *log;
+
+		configure("lines", 1);
+		run = open_run(false);
+		go_on(run, 2);
+		sl_training_join(run, 5, true);
+		go_on(run, 1000);
+		sl_training_took_part(run, row[i].took, row[i].absent);
+		sl_training_finish(run, &none, "finished", true);
+		sl_training_close(run);
+		see_events(true);
+		log = log_text();
+		assert_int_equal(strstr(log, "steps-without-lines") != NULL, row[i].text != NULL);
+		assert_true(!row[i].text || strstr(log, row[i].text));
+	}
+}
+
 /* Runs evaluations of epochs from … to-1, with correct[epoch] right answers. `due`: those whose weights are kept. */
 static void evaluate(struct sl_training *run, const int *correct, int from, int to, const char *due)
 {
@@ -819,6 +856,7 @@ int main(void)
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(times_are_of_the_whole_run),
 		cmocka_unit_test(times_are_of_own_steps),
+		cmocka_unit_test(steps_without_lines_are_told),
 		cmocka_unit_test(best_weights_are_kept_once),
 		cmocka_unit_test(an_early_stop_is_at_the_same_step),
 		cmocka_unit_test(an_early_stop_goes_by_its_metric),
