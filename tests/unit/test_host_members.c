@@ -599,6 +599,25 @@ static void who_lacks_a_quorum_hears_it_and_ends(void **state)
 	host_group = was;
 }
 
+/* Each step needs both, and one of them does not do its part, with its link open. */
+static void who_waits_hears_who_is_idle(void **state)
+{
+	const struct host_group was = host_group;
+	const struct host_client *waits = &member[0].c;
+
+	host_group.wait_s = 2;
+	host_group.least = 1;
+	begin();
+	both(0);
+	part(0, 1);
+	host_rig_await(&waits->came[SL_FRAME_REFUSE], 1);
+	assert_int_equal(waits->last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_UNAVAILABLE);
+	if (!strstr(waits->last[SL_FRAME_REFUSE].u.refuse.text, "missing are members 1 (here, idle since 20"))
+		fail_msg("%s", waits->last[SL_FRAME_REFUSE].u.refuse.text);
+	end();
+	host_group = was;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -616,6 +635,7 @@ int main(void)
 		cmocka_unit_test(who_did_not_make_a_step_does_not_hold_it),
 		cmocka_unit_test(who_waits_hears_who_is_missing),
 		cmocka_unit_test(who_lacks_a_quorum_hears_it_and_ends),
+		cmocka_unit_test(who_waits_hears_who_is_idle),
 		cmocka_unit_test(one_of_two_ends_nobody_by_its_learning_rate),
 		cmocka_unit_test(most_members_decide_on_the_learning_rate),
 	};
