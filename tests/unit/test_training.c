@@ -803,6 +803,13 @@ static void schedules_that_are_none_are_refused(void **state)
 	conf.train.drop_last = true;
 	assert_int_equal(sl_training_steps(&conf, NULL, BATCH - 1, 0, &steps, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "train.batch (default): "));
+	configure("schedule", 1);
+	conf.agreed.share.mode = SL_SHARE_ROUNDS;
+	conf.agreed.share.round = STEPS * EPOCHS;
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, STEPS, &steps, &fail), SL_OK);
+	conf.agreed.share.round--;
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, STEPS, &steps, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "share.round"));
 }
 
 int main(void)
