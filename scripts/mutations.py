@@ -40,7 +40,7 @@ SCRIPTS = {  # the same: scripts, the quickest first
 CHANGES = ((r"(?<![<>=!-])<(?![<=])", "<="), (r"<=", "<"), (r"(?<![<>=!-])>(?![>=])", ">="), (r">=", ">"), (r"==", "!="), (r"!=", "=="),
            (r"&&", "||"), (r"\|\|", "&&"), (r" \+ 1\b", ""), (r" - 1\b", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
            (r"(?<=[( ])!(?=[a-z(])", ""), (r"\+= 1\b", "+= 2"), (r"\+\+(?=;)", "--"))
-TEST_S, SEED_S, WALL_S = 200, 20, 900  # a change may make a program run, or wait, for ever
+TEST_S, SEED_S, WALL_S = 60, 20, 900  # a change may make a program run, or wait, for ever
 ENDLESS = "did not end"
 
 
