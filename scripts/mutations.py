@@ -32,7 +32,7 @@ TESTS = {  # by the folder of a file: unit tests that run its code, in seconds
 SUITE = {"server/trunk": ["test_trunk_table"]}
 SLOW = ("test_host_parties", "test_host_members", "test_host_joins", "test_host_shared", "test_trunk_table")  # 10 s and more: after the simulator
 SCRIPTS = {  # the same: scripts, the quickest first
-    "common/session": "split_equals_local share_ends_link nonfinite hostile_peers uploads traffic server_killed vertical",
+    "common/session": "split_equals_local share_ends_link nonfinite script hostile_peers uploads traffic server_killed vertical",
     "server": "share_link share_off share_join share_ends_link share_reports share_stranger share_left share_away vertical",
     "client/train": "split_equals_local share finished_run train_keys before_run nonfinite pause report output status phases "
                     "share_link sweep_and_parity server_killed vertical predict privacy",
@@ -40,7 +40,7 @@ SCRIPTS = {  # the same: scripts, the quickest first
 CHANGES = ((r"(?<![<>=!-])<(?![<=])", "<="), (r"<=", "<"), (r"(?<![<>=!-])>(?![>=])", ">="), (r">=", ">"), (r"==", "!="), (r"!=", "=="),
            (r"&&", "||"), (r"\|\|", "&&"), (r" \+ 1\b", ""), (r" - 1\b", ""), (r"\btrue\b", "false"), (r"\bfalse\b", "true"),
            (r"(?<=[( ])!(?=[a-z(])", ""), (r"\+= 1\b", "+= 2"), (r"\+\+(?=;)", "--"))
-TEST_S, SEED_S, WALL_S = 200, 20, 900  # a change may make a program run, or wait, for ever
+TEST_S, SEED_S, WALL_S = 60, 20, 900  # a change may make a program run, or wait, for ever
 ENDLESS = "did not end"
 
 
@@ -127,21 +127,26 @@ class Bench:
         finally:
             source.unlink()
 
+    def by_test(self, name, test):
+        """The test's name where it fails; or "compiler"."""
+        its, program = self.b / f"tests/{test}.o", pathlib.Path(test).name
+        if name in its.with_suffix(".d").read_text(): # its own copy of the file
+            its = self.dir / f"{program}.o"
+            if not self.compile(ROOT / f"tests/{test}.c", its.name):
+                return "compiler"
+        if not self.linked(program, its, self.plain, *self.support, "-lcmocka"):
+            raise SystemExit(f"{name}: {test} cannot be linked")
+        good, last = run([self.dir / program], cpu_s=TEST_S)
+        (self.dir / program).unlink()
+        return None if good else program + f", {last}" * (last == ENDLESS)
+
     def by_tests(self, name, slow):
-        for test in tests_of(name):
-            if test.split("/")[1].startswith(SLOW) != slow:
-                continue
-            its = self.b / f"tests/{test}.o"
-            if name in its.with_suffix(".d").read_text(): # its own copy of the file
-                its = self.dir / "test.o"
-                if not self.compile(ROOT / f"tests/{test}.c", "test.o"):
-                    return "compiler"
-            if not self.linked("test", its, self.plain, *self.support, "-lcmocka"):
-                raise SystemExit(f"{name}: {test} cannot be linked")
-            good, last = run([self.dir / "test"], cpu_s=TEST_S)
-            if not good:
-                return pathlib.Path(test).name + f", {last}" * (last == ENDLESS)
-        return None
+        """The slow ones wait for most of their time, so they run side by side."""
+        tests = [t for t in tests_of(name) if t.split("/")[1].startswith(SLOW) == slow]
+        if not slow:
+            return next(filter(None, (self.by_test(name, t) for t in tests)), None)
+        with concurrent.futures.ThreadPoolExecutor(len(SLOW)) as pool:
+            return next(filter(None, pool.map(lambda t: self.by_test(name, t), tests)), None)
 
     def by_sim(self, name):
         """The reference comes from splitc without the change, unless only training in one process runs it."""
@@ -199,12 +204,16 @@ def try_all(changes, options):
         if (name, line) in same:
             return f"equal  {where}", False, False
         bench = benches.get()
-        by = bench.found_by(name, text)
-        benches.put(bench)
+        try:
+            by = bench.found_by(name, text)
+        finally:
+            benches.put(bench)
         return f"{'LIVES' if by is None else 'found'}  {where}  ({by or 'no test'})", by != "compiler", by not in (None, "compiler")
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for done in concurrent.futures.as_completed([pool.submit(attempt, c) for c in changes]):
+            if done.exception():
+                pool.shutdown(cancel_futures=True)
             yield done.result()
 
 

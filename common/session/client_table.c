@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/exec/clip.h"
 #include "common/session/table.h"
 
@@ -310,8 +311,9 @@ static int last_tasks(const struct sl_session *s)
 
 static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
-	const bool over = awaits_echo(s) ? s->lane[SL_PART_ORDER].chunk > 0 : s->done[last_task(s)] == last_tasks(s);
+	const bool over = awaits_echo(s) || s->done[last_task(s)] == last_tasks(s);
 
+	sl_assert_if(awaits_echo(s), s->lane[SL_PART_ORDER].chunk > 0);
 	if (over && sl_session_sums(s) && !s->norm_of) {
 		s->norm_of = -1;
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm =

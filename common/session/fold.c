@@ -377,6 +377,9 @@ enum sl_err sl_fold_round(struct sl_fold *f, uint64_t step, struct sl_fail *fail
 	}
 	if (!err)
 		err = sl_average(f->trunk, copy, n, f->moments, f->others);
+	for (int k = 0; k < f->n && !err; k++)
+		if (f->part[k].left_out && f->part[k].copy) /* all may be, and then there is no average */
+			err = sl_copy_reset(f->part[k].copy, f->trunk, f->moments != SL_SHARE_KEEP);
 	if (!err)
 		commit_ends(f);
 	free(copy);

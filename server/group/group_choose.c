@@ -464,8 +464,8 @@ void sl_group_run_choose(struct sl_group *g)
 	if (!g->err && !step)
 		leave_old_run(g);
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
-	if (!g->err && g->trunk.r.on_disk)
-		sl_checkpoint_good(&g->trunk.kept, g->trunk.r.on_disk);
-	if (!g->err)
-		sl_group_ends_begin(g);
+	if (g->err)
+		return;
+	sl_checkpoint_good(&g->trunk.kept, step);
+	sl_group_ends_begin(g);
 }

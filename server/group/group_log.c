@@ -233,9 +233,9 @@ enum sl_err sl_group_log_write(const struct sl_group_log *l, struct sl_buf *out)
 	const size_t before = out->len;
 	enum sl_err err = sl_buf_put(out, &h, sizeof h);
 
-	if (!err && l->n_range)
+	if (!err)
 		err = sl_buf_put(out, l->range, l->n_range * sizeof *l->range);
-	if (!err && l->n_back)
+	if (!err)
 		err = sl_buf_put(out, l->back, l->n_back * sizeof *l->back);
 	if (!err)
 		sl_assert_int(out->len - before, ==, sl_group_log_size(l));

@@ -88,6 +88,12 @@ losses() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -oE '"loss":[^,]*'; }
 [ "$(losses alone)" = "$(losses together/member-0)" ] || fail 'member 0 alone does not learn what it learns in the first round'
 run 'alone 1' --clients 3 --alone 1 -- "${rounds[@]}"
 [ "$(steps_of 'alone 1')" = "$(steps_of together/member-1)" ] || fail 'member 1 alone has other data than in the group'
+# A round leaves out members whose weights overflow, here by a weight decay that multiplies them by -999. Where none is
+# left, all go on with what they had.
+run overflows --clients 2 -- share.mode=rounds share.round=1 data.partition=iid train.batch=4 train.chunks=1 train.epochs=2 train.on_nan=skip \
+	train.optimizer.lr=1000 train.schedule.kind=constant train.schedule.warmup_epochs=0 'train.groups=features.7.conv.0.1.weight weight_decay=1,* lr=0'
+[ "$(grep -c '^WARN step-skipped: step 1[234]: NaN or Inf in the weights that this member trained in the round' "$tmp/overflows.log")" = 6 ] ||
+	fail 'members whose weights overflow are in the average'
 # A member learns the same in every seat.
 for k in 1 9 10 15; do
 	run "seat $k" --clients 16 --alone $k -- data.partition=files train.batch=16 train.chunks=2 "${calm[@]}"

@@ -155,3 +155,6 @@ CASE("late-serial", 12100899, "1,2,3,4,5,6,7,8",
 CASE("clip-sync", 12115840, "1,3,4,5,6,7",
      "a member was killed behind its last step, when the others were done: nothing said that its log lacks steps that "
      "it had done")
+CASE("late-serial", 77000003, "1",
+     "a member lost its link while its group chose the first step, which forgot the batches that it had told: status "
+     "78")

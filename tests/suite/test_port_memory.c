@@ -257,9 +257,54 @@ static void on_a_device_that_lacks_codecs(void **state)
 	compare_plans(&be);
 }
 
+static int downloads;
+
+static enum sl_err count_download(struct sl_backend *be, void *to, const void *from, size_t bytes)
+{
+	downloads++;
+	memcpy(to, from, bytes);
+	return SL_OK;
+}
+
+/* A device that queues its work, and lacks a codec: what the host encodes is read back first. */
+static void what_the_host_encodes_is_read_back(void **state)
+{
+	static const struct sl_port_events events = {.place = place, .range = range};
+	struct sl_backend be = counted_backend(true);
+	struct sl_backend_ops ops = *be.ops;
+	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS);
+	struct sl_codec_spec spec[SL_DIR_COUNT];
+	struct sl_tensor x = {.shape = plan->segment[SL_MIDDLE].out_shape};
+	struct sl_loop *loop;
+	struct sl_port *port;
+	struct sl_fail fail;
+
+	ops.codec_stages = NULL;
+	ops.download = count_download;
+	be.ops = &ops;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("quant:8", &spec[dir], &fail), SL_OK);
+	assert_int_equal(sl_loop_open(&loop, &fail), SL_OK);
+	assert_int_equal(sl_port_open(&port, loop, NULL, 1, NULL, &events, NULL, &fail), SL_OK);
+	sl_port_session(port)->role = SL_SESSION_SERVER;
+	sl_port_session(port)->hello.part_bytes = PART;
+	if (sl_port_equip(port, plan, &be, &cpu, spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	x.shape.dim[0] = plan->rows;
+	x.data = calloc((size_t)sl_shape_count(&x.shape), sizeof(float));
+	assert_non_null(x.data);
+	assert_int_equal(sl_port_encode(port, SL_DIR_MID_ACT, 0, &x, &fail), SL_OK);
+	assert_int_equal(downloads, 1);
+	free(x.data);
+	sl_port_discard(port);
+	sl_loop_close(loop);
+	sl_plan_close(plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_the_host_encodes_is_read_back),
 		cmocka_unit_test(as_many_chunks_as_there_is_memory_for),
 		cmocka_unit_test(on_the_cpu),
 		cmocka_unit_test(on_a_device),

@@ -272,6 +272,15 @@ static void a_log_is_read_as_it_was_written(void **state)
 	list_is("0:1900,2:703-1890,2:1905-1907");
 }
 
+/* Nothing that fits behind a part that does not is taken for the log. */
+static void a_log_that_does_not_fit_is_said(void **state)
+{
+	fill_sample();
+	for (size_t cap = 0; cap < sl_group_log_size(&sample); cap++)
+		assert_int_equal(sl_group_log_write(&sample, &(struct sl_buf){memory, 0, cap}), SL_ERR_LIMIT);
+	write_sample();
+}
+
 /* In the log of fill_sample: end, n_range, n_back; ranges; returns. */
 enum { RANGE = 24, RANGE_BYTES = sizeof(struct sl_group_range), N_RANGE = 5, BACK = RANGE + N_RANGE * RANGE_BYTES };
 
@@ -339,6 +348,7 @@ int main(void)
 		CASE(the_last_seat_counts),
 		CASE(a_cut_forgets_what_is_behind_it),
 		CASE(a_log_is_read_as_it_was_written),
+		CASE(a_log_that_does_not_fit_is_said),
 		CASE(what_is_no_log_is_refused),
 	};
 #undef CASE

@@ -453,6 +453,30 @@ static void a_seat_is_its_runs(void **state)
 	host_group.least = 0;
 }
 
+/* A restarted server finds another run in a seat whose member has told of no files, and which may begin anew: it names
+ * steps that it did not make. The group begins at step 0, which both hold. */
+static void who_did_not_make_a_step_does_not_hold_it(void **state)
+{
+	static const uint64_t held[] = {2, 1, 0};
+
+	host_group.least = 1;
+	begin_stored();
+	both(0);
+	both(1);
+	for (int k = 0; k < MEMBERS; k++)
+		host_member_hang_up(&member[k]);
+	host_rig_close();
+	host_rig_open(8, 0);
+	comes(0, session_of(0), 2, held, 3);
+	comes(1, STRANGER, 1, held, 3);
+	for (int k = 0; k < MEMBERS; k++) {
+		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+		assert_int_equal(member[k].c.last[SL_FRAME_WELCOME].u.welcome.begin, 0);
+	}
+	end_stored();
+	host_group.least = 0;
+}
+
 /* ---- the learning rate */
 
 static void commit_with(int k, uint64_t step, bool skip, double lr)
@@ -575,6 +599,25 @@ static void who_lacks_a_quorum_hears_it_and_ends(void **state)
 	host_group = was;
 }
 
+/* Each step needs both, and one of them does not do its part, with its link open. */
+static void who_waits_hears_who_is_idle(void **state)
+{
+	const struct host_group was = host_group;
+	const struct host_client *waits = &member[0].c;
+
+	host_group.wait_s = 2;
+	host_group.least = 1;
+	begin();
+	both(0);
+	part(0, 1);
+	host_rig_await(&waits->came[SL_FRAME_REFUSE], 1);
+	assert_int_equal(waits->last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_UNAVAILABLE);
+	if (!strstr(waits->last[SL_FRAME_REFUSE].u.refuse.text, "missing are members 1 (here, idle since 20"))
+		fail_msg("%s", waits->last[SL_FRAME_REFUSE].u.refuse.text);
+	end();
+	host_group = was;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,8 +632,10 @@ int main(void)
 		cmocka_unit_test(a_member_may_leave_at_every_point),
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
 		cmocka_unit_test(a_seat_is_its_runs),
+		cmocka_unit_test(who_did_not_make_a_step_does_not_hold_it),
 		cmocka_unit_test(who_waits_hears_who_is_missing),
 		cmocka_unit_test(who_lacks_a_quorum_hears_it_and_ends),
+		cmocka_unit_test(who_waits_hears_who_is_idle),
 		cmocka_unit_test(one_of_two_ends_nobody_by_its_learning_rate),
 		cmocka_unit_test(most_members_decide_on_the_learning_rate),
 	};

@@ -38,6 +38,7 @@ static struct asked asked_of(const char *codec, enum form form)
 		snprintf(a.split.insert_head, sizeof a.split.insert_head, "linear:%d,tokens=%d", F, LESS);
 	}
 	strcpy(a.agreement.agreed.codec[SL_DIR_HEAD_ACT], codec);
+	strcpy(a.agreement.agreed.codec[SL_DIR_MID_ACT], "quant:8"); /* of rows: the middle selects one token of each */
 	if (asked_settle(&a, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return a;

@@ -620,6 +620,19 @@ static void half_a_step_is_not_kept(void **state)
 	assert_files("32");
 }
 
+/* Whoever asks for the last file gets its error, which is said there alone. */
+static void a_last_file_that_cannot_be_written_is_said_once(void **state)
+{
+	struct sl_fail fail;
+
+	steps_to(3);
+	assert_int_equal(mkdir(path_of(3), 0700), 0);
+	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_ERR_IO);
+	assert_non_null(strstr(fail.text, "step 3 could not be kept: "));
+	assert_int_equal(rig.missed, 0);
+	assert_int_equal(rmdir(path_of(3)), 0);
+}
+
 /* A file that cannot be read is not offered again. A plan that differs is not the file's fault. */
 static void a_refused_file_is_offered_no_more(void **state)
 {
@@ -775,6 +788,7 @@ int main(void)
 		CASE(a_file_that_comes_behind_going_back_is_not_kept),
 		CASE(a_file_that_cannot_be_read_leaves_no_state),
 		CASE(half_a_step_is_not_kept),
+		CASE(a_last_file_that_cannot_be_written_is_said_once),
 		CASE(a_confirmed_checkpoint_is_not_begun_anew),
 		CASE(a_refused_file_is_offered_no_more),
 		CASE(a_lost_run_keeps_what_it_has_done),

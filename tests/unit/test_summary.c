@@ -1,6 +1,8 @@
 /* The figures at the end of a run. */
 
+#include "client/train/group_record.h"
 #include "client/train/summary.h"
+#include "tests/support/printed.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/unit.h"
 
@@ -85,12 +87,73 @@ static void bytes_are_those_of_the_tensors(void **state)
 	sl_plan_close(setup.plan);
 }
 
+/* Whether `file` has the text; closes it. */
+static bool has_text(FILE *file, const char *text)
+{
+	char all[4096];
+
+	all[fread(all, 1, sizeof all - 1, file)] = '\0';
+	fclose(file);
+	return strstr(all, text);
+}
+
+/* Four absences are named, and what is more is counted. */
+static void four_absences_of_a_member_are_named(void **state)
+{
+	static const struct {
+		const char *absent, *row;
+	} all[] = {
+		{"1:1,1:3-4,0:9,1:6-5,1:8",
+		 "away in steps 1, away in steps 3-4, came back before step 6, away in steps 8\n"},
+		{"1:1,1:3-4,1:6-5,1:8,1:10", "away in steps 8 and 1 time more\n"},
+		{"1:1,1:3,1:5,1:7,1:9,1:11", "away in steps 7 and 2 times more\n"},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+		json_t *record =
+			json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:i, s:f, s:s}", "members", "steps", 12, "rows", 50,
+				  "steps", 6, "rows", 50, "steps", 12, "least", 0.5, "absent", all[i].absent);
+		const struct printed printed = printed_begin();
+
+		sl_group_record_print(record);
+		json_decref(record);
+		assert_true(has_text(printed_end(&printed), all[i].row));
+	}
+}
+
+/* An area has its interval where that is known, and no other figure has it. */
+static void only_a_known_area_has_its_interval(void **state)
+{
+	const struct sl_training_link link = {.links = 1};
+	struct sl_training_totals t = {
+		.mode = "local", .part = "test", .test_loss = 0.5, .acc_interval = {NAN, NAN}, .spread = NAN};
+	struct sl_jsonl_summary s;
+
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < sl_metric_count; k++)
+			if (strcmp(sl_metrics[k].name, i ? "matthews" : "auc") == 0)
+				t.score[i] = (struct sl_score){&sl_metrics[k], 0.75};
+	for (int known = 0; known < 2; known++) {
+		struct printed printed;
+
+		t.auc_interval = (struct sl_interval){known ? 0.625 : NAN, known ? 0.875 : NAN};
+		sl_summary_fill(&s, NULL, &t, &link, "finished");
+		printed = printed_begin();
+		sl_summary_print(&s, &t, &link, false);
+		assert_true(
+			has_text(printed_end(&printed), known ? "test auc 0.7500 (0.6250 to 0.8750), matthews 0.7500\n"
+							      : "test auc 0.7500, matthews 0.7500\n"));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_not_audited_is_listed),
 		cmocka_unit_test(times_are_those_of_a_batch),
 		cmocka_unit_test(bytes_are_those_of_the_tensors),
+		cmocka_unit_test(four_absences_of_a_member_are_named),
+		cmocka_unit_test(only_a_known_area_has_its_interval),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "client/train/training.h"
 #include "common/base/buf.h"
 #include "tests/support/events.h"
+#include "tests/support/printed.h"
 #include "tests/support/unit.h"
 
 enum { BATCH = 2, STEPS = 3, EVALS = 2, EPOCHS = 3, TEXT = 1 << 16 };
@@ -775,15 +776,12 @@ static void a_note_that_is_cut_off_is_text(void **state)
 static json_t *said_by(struct sl_training *run)
 {
 	const struct sl_training_link none = {.links = 1};
-	FILE *file = tmpfile();
-	const int out = dup(STDOUT_FILENO);
+	const struct printed printed = printed_begin();
+	FILE *file;
 	json_t *said;
 
-	assert_true(file && out >= 0 && fflush(stdout) == 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
 	sl_training_finish(run, &none, "interrupted", true);
-	assert_true(fflush(stdout) == 0 && dup2(out, STDOUT_FILENO) >= 0);
-	close(out);
-	rewind(file);
+	file = printed_end(&printed);
 	said = json_loadf(file, 0, NULL);
 	fclose(file);
 	assert_non_null(said);
@@ -842,6 +840,13 @@ static void schedules_that_are_none_are_refused(void **state)
 	conf.train.drop_last = true;
 	assert_int_equal(sl_training_steps(&conf, NULL, BATCH - 1, 0, &steps, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "train.batch (default): "));
+	configure("schedule", 1);
+	conf.agreed.share.mode = SL_SHARE_ROUNDS;
+	conf.agreed.share.round = STEPS * EPOCHS;
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, STEPS, &steps, &fail), SL_OK);
+	conf.agreed.share.round--;
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, STEPS, &steps, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "share.round"));
 }
 
 int main(void)
