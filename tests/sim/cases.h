@@ -152,3 +152,6 @@ CASE("late-serial", 66000038, "1,2,3,4,5", "the same, where a server was started
 CASE("late-serial", 12100899, "1,2,3,4,5,6,7,8",
      "a group told its members for whom it waits, and one that did not read lost its link by that: the group's job was "
      "queued twice, and the server stood still for ever")
+CASE("vertical-three", 96, "1",
+     "a member was lost while another one came, which came again before the group had looked at its first link: it was "
+     "welcomed by a group that had gone back, and the server ended by an assertion")
