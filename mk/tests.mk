@@ -80,9 +80,11 @@ sim: all $(PAIR_SIM) ## the pair simulated under SEEDS=300 seeds: faults, kills,
 		$(if $(KINDS),--kinds $(KINDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(DAYS),--days $(DAYS))
 mixed: all fail $(E2E_TOOLS) ## configs whose keys are drawn: link = local, resume, eval, predict (SEED=1000 COUNT=3000; JOBS=2 KEEP=1 REFUSALS=1)
 	@$(if $(JOBS),JOBS=$(JOBS)) $(if $(KEEP),KEEP=1) $(if $(REFUSALS),REFUSALS=1) python3 tests/mixed/mixed.py $(B) $(or $(SEED),1000) $(or $(COUNT),3000)
-sim-selftest: all $(PAIR_SIM) ## plants each fault of tests/sim/planted, which the simulator must find (PLANT=NAME: only those)
+PLANTED_UNITS = $(shell sed -n 's/^[^#|]*|[^|]*| *\(test_[a-z_]*\) *|.*/\1/p' tests/sim/planted | sort -u)
+sim-selftest: all $(PAIR_SIM) $(SUPPORT_OBJ) $(patsubst %,$(B)/tests/unit/%.o,$(PLANTED_UNITS)) ## plants each fault of tests/sim/planted, which the simulator or a unit test must find (PLANT=NAME: only those)
 	@BUILD=$(B) SPLITC=$(B)/splitc COMPILE='$(CC) $(BASE_CFLAGS) -O1 -DSL_FAILPOINTS -w' \
 		LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs $(PAIR_SIM_WRAP) -o $(B)/sim-planted/sim' \
+		UNIT_LINK='$(CC) $(LINK_FLAGS) $(TEST_LDFLAGS) -Wl,-z,muldefs -o $(B)/sim-planted/unit' SUPPORT='$(SUPPORT_OBJ)' \
 		OBJECTS='$(PAIR_SIM_OBJ) $(PAIR_SIM_FAIL)' LIBS='$(LIB) $(LDLIBS)' tests/sim/selftest.sh '$(PLANT)'
 mutations: all fail $(PAIR_SIM) $(E2E_TOOLS) ## changes one condition of the code at a time, and prints what no test notices (ARGS="--count 40 --no-scripts")
 	@$(MAKE) --no-print-directory build-tests T="$$(scripts/mutations.py --tests $(ARGS))"

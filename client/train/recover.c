@@ -398,6 +398,15 @@ static void pin_below(const struct sl_recover *r, struct sl_checkpoint *c, uint6
 		c->pin[c->n_pin++] = oldest;
 }
 
+/* Whether the model that is there is that of the run's end. One of a pause before would pass for that, too, once the
+ * checkpoints are gone. */
+static bool has_last_model(const struct sl_recover *r, const struct sl_training *run)
+{
+	const struct sl_training_state s = sl_training_state(run);
+
+	return s.step == s.total_steps && sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) == (int64_t)s.step;
+}
+
 /* Takes the state, and begins to write it. */
 static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 			       bool quiet, struct sl_fail *fail)
@@ -419,8 +428,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	sl_training_save(run, &c);
 	pin_below(r, &c, step);
 	sl_recover_check_write(r->archive, &c, step);
-	/* the model of a pause before: without checkpoints it would pass for that of a run that is done */
-	if (sl_archive_begins_anew(r->archive) && sl_model_file_steps(r->setup->conf, SL_MODEL_FILE) != (int64_t)step)
+	if (sl_archive_begins_anew(r->archive) && !has_last_model(r, run))
 		sl_model_file_remove(r->setup->conf, SL_MODEL_FILE);
 	r->run = run;
 	sl_archive_write(r->archive, &c, sl_remote_kept_there(remote, step) && all_have(r, step), quiet);

@@ -225,7 +225,9 @@ static void rejoined(struct sl_group *g)
 
 	if (g->gift == GIFT_WRONG)
 		g->member[g->giver].answer = ANSWER_WRONG;
-	if (!p->m || (g->t.seat[g->which].link != SL_LINK_JOINING && g->t.seat[g->which].link != SL_LINK_GIVEN))
+	/* it has lost its link, or the whole group has, and it came again before this job was done */
+	if (!p->m || !g->t.open ||
+	    (g->t.seat[g->which].link != SL_LINK_JOINING && g->t.seat[g->which].link != SL_LINK_GIVEN))
 		return;
 	if (!g->err && g->came == SL_COME_LATER) {
 		sl_trunk_needs_ends(&g->t, g->which);

@@ -158,3 +158,6 @@ CASE("clip-sync", 12115840, "1,3,4,5,6,7",
 CASE("late-serial", 77000003, "1",
      "a member lost its link while its group chose the first step, which forgot the batches that it had told: status "
      "78")
+CASE("vertical-three", 96, "1",
+     "a member was lost while another one came, which came again before the group had looked at its first link: it was "
+     "welcomed by a group that had gone back, and the server ended by an assertion")

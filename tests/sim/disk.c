@@ -261,6 +261,7 @@ int rename(const char *old, const char *path)
 	if (rc || !from || !to)
 		return rc;
 	note((struct note){.op = DISK_RENAME, .fd = -1, .path = from, .path2 = to});
+	sim_note_gone(from);
 	sim_note_file(to);
 	return rc;
 }
@@ -274,8 +275,10 @@ int unlinkat(int dir, const char *path, int flags)
 	if (in && pass("unlink", in, false))
 		return -1;
 	rc = (int)syscall(SYS_unlinkat, dir, path, flags);
-	if (!rc && in)
-		note((struct note){.op = DISK_UNLINK, .fd = -1, .path = in});
+	if (rc || !in)
+		return rc;
+	note((struct note){.op = DISK_UNLINK, .fd = -1, .path = in});
+	sim_note_gone(in);
 	return rc;
 }
 

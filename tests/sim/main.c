@@ -108,6 +108,7 @@ static void remove_work(void)
 static void name_processes(const struct sim_row *row)
 {
 	sim.members = row->members;
+	sim.slow_disks = strncmp(row->name, "slow-", 5) == 0;
 	sim.slow = row->oracle == SIM_OUTAGES ? OUTAGES_SLOW : row->oracle == SIM_ABSENT ? 8 : 1;
 	sim.days = o.days;
 	for (int i = 0; i < SIM_PROCS; i++) {

@@ -198,6 +198,48 @@ static bool has_model_alone(const struct sim_proc *p)
 	return access(path, F_OK) == 0 && !has_checkpoint(p);
 }
 
+/* Whether log.jsonl ends with the summary of a run that was stopped. */
+static bool was_stopped(const struct sim_proc *p)
+{
+	char path[64], line[8192] = "";
+	FILE *f;
+
+	snprintf(path, sizeof path, "client/run%d/log.jsonl", p->id);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f))
+		;
+	if (f)
+		fclose(f);
+	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
+}
+
+/* The steps that its model's header notes. */
+static uint64_t model_steps(const struct sim_proc *p)
+{
+	char path[64], head[4096] = "";
+	const char *at;
+	FILE *f;
+
+	snprintf(path, sizeof path, "client/run%d/model.safetensors", p->id);
+	f = fopen(path, "r");
+	if (f) {
+		head[fread(head, 1, sizeof head - 1, f)] = '\0';
+		fclose(f);
+	}
+	at = memmem(head, sizeof head, "\"steps\":\"", strlen("\"steps\":\""));
+	return at ? strtoull(at + strlen("\"steps\":\""), NULL, 10) : UINT64_MAX;
+}
+
+void sim_check_model(const struct sim_proc *p)
+{
+	const bool may_end_early = strstr(row->sets, "train.stop.") || row->oracle == SIM_LONGER;
+
+	if (p->side == SIM_CLIENT && p->total && !may_end_early && has_model_alone(p) && model_steps(p) < p->total &&
+	    !was_stopped(p))
+		sim_fail("%s has its model of step %llu and no checkpoint: its run passes for done", sim_name(p),
+			 (unsigned long long)model_steps(p));
+}
+
 static bool one_done(void)
 {
 	for (int i = 0; i < SIM_SERVES; i++)
@@ -324,6 +366,7 @@ static void after(struct sim_proc *p)
 	sim_bury(p);
 	if (p->side == SIM_CLIENT)
 		(void)move(p, false);
+	sim_check_model(p);
 	if (p->killed) {
 		sim_trace("%s is dead", sim_name(p));
 		p->done = false;

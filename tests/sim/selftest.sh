@@ -7,10 +7,24 @@ dir=$BUILD/sim-planted
 mkdir -p "$dir"
 bad=0 found=0
 
+# planted_unit NAME FILE TEST - EDIT: the same for one that a program of tests/unit finds.
+planted_unit() {
+	local c=$dir/planted.c out rc=0
+
+	sed "$5" "$2" >"$c"
+	! cmp -s "$2" "$c" || { echo "$1: its text is no longer in $2"; return 1; }
+	${COMPILE/-DSL_FAILPOINTS/} -c -o "$dir/planted.o" "$c" 2>"$dir/log" || { cat "$dir/log"; echo "$1: it cannot be compiled"; return 1; }
+	$UNIT_LINK "$dir/planted.o" "$BUILD/tests/unit/$3.o" $SUPPORT $LIBS -lcmocka 2>"$dir/log" || { cat "$dir/log"; echo "$1: it cannot be linked"; return 1; }
+	out=$(timeout 120 "$dir/unit" 2>&1) || rc=$?
+	[ $rc != 0 ] || { echo "$1: not found by $3"; return 1; }
+	printf '%-30s %s: %s\n' "$1" "$3" "$(sed -n 's/^\[  FAILED  \] \([a-z_0-9]*\)$/\1/p' <<<"$out" | head -n 1)"
+}
+
 # planted NAME FILE ROW SEEDS EDIT: fails, with a sentence, where the fault is not found.
 planted() {
 	local c=$dir/planted.c out rc=0 args
 
+	[[ $3 == test_* ]] && { planted_unit "$@"; return; }
 	read -r -a args <<<"--first-bad --seeds $4"
 	[ "${3%:*}" = - ] || args+=(--row "${3%:*}")
 	[ "${3%:*}" = "$3" ] || args+=(--kinds "${3#*:}")

@@ -54,6 +54,7 @@ struct sim_proc {
 	bool fresh, done;   /* its next start is with --fresh; it has ended its run */
 	bool longer, asks;  /* of SIM_LONGER: it was done once; its next start says whether it is done again */
 	bool loses, claims; /* before its next start, or link: as its fault says */
+	uint64_t total;     /* a client's: the steps of its run; 0: not yet known */
 	uint64_t claimed;   /* in its last link, where it held less; 0: it claimed nothing */
 	bool left;          /* of SIM_ABSENT: its group goes on without it, and refuses it */
 	char *stack;
@@ -141,7 +142,10 @@ extern struct sim {
 	uint64_t steps;                      /* that the server's log tells of */
 	char absent[4096];                   /* the list for --absent, as the server's log has it */
 	unsigned on_disk[SIM_STEPS];         /* processes, as bits, that have written a checkpoint of that step */
+	bool needs_all;                      /* a group whose members all hold the step from which it goes on */
+	bool ends;                           /* one of them has removed its checkpoints, as its run is done */
 	int slow;                            /* how many times longer jobs take */
+	bool slow_disks;                     /* those that write clients' checkpoints take far longer than a step */
 	int days;                 /* of outages.c: how long the run would take without outages; 0: no such run */
 	bool calm;                /* of these: no outages */
 	double part[SIM_MEMBERS]; /* of the steps that the server's log tells of */
@@ -207,6 +211,8 @@ struct sim_row {
 	(SIM_SPOILS_DISKS | 1u << SIM_KILL_POINT | 1u << SIM_KILL_DISK | 1u << SIM_KILL_EVENT | 1u << SIM_TERM)
 extern const struct sim_row sim_row[];
 void sim_run(const struct sim_row *row);
+/* Whoever dies now: a model without a checkpoint is that of the last step, since a start takes its run for done. */
+void sim_check_model(const struct sim_proc *p);
 
 /* ---- script.c */
 enum { SIM_SCRIPT_VALUES = 32 };
@@ -248,6 +254,7 @@ void sim_volumes_make(void); /* a network and cases of volumes, in the current f
 
 /* ---- group.c */
 void sim_note_file(const char *path); /* it has got its name */
+void sim_note_gone(const char *path); /* it is removed, or gets another name */
 
 /* ---- loop.c, net.c, disk.c */
 void sim_loop_term(struct sim_proc *proc);

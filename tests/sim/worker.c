@@ -4,14 +4,18 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/sim/sim.h"
+
+enum { DISK_SLOW = 64 }; /* where sim.slow_disks */
 
 struct simulated {
 	struct sl_worker w; /* first, so that a pointer to it is one to this */
 	struct sim_proc *proc;
 	struct sim_event *next; /* the begin or the end of a job */
 	bool ran;               /* the job under way has computed */
+	uint64_t slow;          /* how many times longer its jobs take */
 };
 
 static struct sl_worker *here;
@@ -86,7 +90,7 @@ static void begin(void *arg)
 		return;
 	ns = 2000ull << sim_draw(SIM_JOB, 12); /* 2 µs to 8 ms … */
 	ns += sim_draw(SIM_JOB, ns);
-	ns *= (uint64_t)sim.slow;
+	ns *= of(w)->slow;
 	if (sim_draw(SIM_JOB, 400) == 0)
 		ns += sim_draw(SIM_JOB, 800 * SIM_MS); /* … and now and then 0.8 s */
 	of(w)->ran = false;
@@ -116,6 +120,7 @@ enum sl_err sl_worker_open(struct sl_worker **out, const char *thread_name, void
 	if (!s)
 		abort();
 	s->proc = sim.cur;
+	s->slow = (uint64_t)sim.slow * (sim.slow_disks && strcmp(thread_name, "split-disk") == 0 ? DISK_SLOW : 1);
 	s->w.done_tail = &s->w.done;
 	s->w.held_tail = &s->w.held;
 	s->w.wake = wake;

@@ -54,6 +54,28 @@ static void rig_close(struct rig *r)
 	sl_loop_close(r->loop);
 }
 
+/* A run that may begin anew offers step 0, however much it holds; only once, and behind all others. */
+static void step_0_has_room_in_an_offer(void **state)
+{
+	static const uint64_t file[SL_LAST_RUN_STEPS] = {7, 6, 4, 2}, of_begin[] = {2, 0};
+	struct sl_offer o = {.epoch = 0};
+
+	for (int n = 0; n <= SL_LAST_RUN_STEPS; n++) {
+		sl_offer_fill(&o, 9, 8, file, n, true);
+		assert_int_equal(o.n_held, n + 3);
+		assert_int_equal(o.held[o.n_held - 1], 0);
+		sl_offer_fill(&o, 0, SL_OFFER_NONE, file, n, true);
+		assert_int_equal(o.n_held, n + 1);
+		assert_int_equal(o.held[o.n_held - 1], 0);
+		sl_offer_fill(&o, 0, 8, file, n, false);
+		assert_int_equal(o.n_held, n + 1);
+		assert_int_not_equal(o.held[o.n_held - 1], 0);
+	}
+	sl_offer_fill(&o, 9, 8, of_begin, 2, true);
+	assert_int_equal(o.n_held, 4);
+	assert_int_equal(o.held[3], 0);
+}
+
 /* The server accepts only the newest epoch. So no two links may have the same epoch, even if they
  * follow within a millisecond, or the clock is set back. */
 static void every_link_has_an_epoch_above_the_last(void **state)
@@ -277,6 +299,7 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step_0_has_room_in_an_offer),
 		cmocka_unit_test(every_link_has_an_epoch_above_the_last),
 		cmocka_unit_test(a_run_comes_back_after_what_may_pass),
 		cmocka_unit_test(links_that_are_lost_are_no_broken_frames),

@@ -7,6 +7,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/train/recover.h"
+#include "common/weights/safetensors.h"
 #include "tests/support/small_plan.h"
 #include "tests/support/unit.h"
 
@@ -579,6 +580,147 @@ static void files_of_two_pasts_never_lie_side_by_side(void **state)
 	assert_int_equal(rmdir(path_of(2)), 0);
 }
 
+/* The model of a pause, whose checkpoint the server does not have. */
+static void put_model_of(const char *steps)
+{
+	const float value = 0;
+	const struct sl_st_item item = {"w", "F32", 1, {1}, &value};
+	const struct sl_st_note note = {"steps", steps};
+	char path[64];
+	struct sl_fail fail;
+
+	snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, dir);
+	assert_int_equal(sl_st_write(path, &item, 1, &note, 1, SL_FP_NONE, &fail), SL_OK);
+}
+
+/* Begins anew behind a pause of `model` steps, and stops behind `step` of them without a checkpoint. */
+static void stop_in_vain(const char *model, uint64_t step, bool leaves_model)
+{
+	struct sl_fail fail;
+
+	put_model_of(model);
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
+	rig.link.session.keep = SL_KEEP_NOT;
+	steps_to(step);
+	assert_int_equal(mkdir(path_of((int)step), 0700), 0); /* a folder in its place makes the write fail */
+	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_ERR_IO);
+	assert_int_equal(rmdir(path_of((int)step)), 0);
+	assert_files("");
+	assert_true((sl_model_file_steps(&conf, SL_MODEL_FILE) != INT64_MAX) == leaves_model);
+}
+
+/* Without a checkpoint that model would pass for one of a run that is done: also where the run stops at the same step
+ * again. */
+static void a_run_that_begins_anew_leaves_no_model_of_a_pause(void **state)
+{
+	stop_in_vain("3", 3, false);
+	rig.link.torn = true;
+	assert_false(lose());
+	stop_in_vain("4", 3, false);
+	conf.train.max_steps = 4;
+	assert_int_equal(close_rig(state) + open_rig(state), 0);
+	stop_in_vain("4", 4, true); /* it is the last step */
+	conf.train.max_steps = 0;
+	put_model(false);
+}
+
+/* The link is lost while a file is being written: the next one offers that file, too. */
+static void a_file_that_is_being_written_is_offered(void **state)
+{
+	steps_to(5);
+	step();
+	sl_recover_keep(rig.recover, &rig.link, rig.run, false);
+	rig.link.torn = true;
+	assert_false(lose());
+	assert_offer("64");
+}
+
+/* Of a group that needs all its members. */
+static void join_group(bool in)
+{
+	snprintf(conf.agreed.share.group, sizeof conf.agreed.share.group, "%s", in ? "g" : "");
+	conf.agreed.share.least = in;
+}
+
+/* Loses the link behind `last`, and writes what it held. */
+static void lose_behind(uint64_t last)
+{
+	struct sl_remote link;
+
+	steps_to(last);
+	link = rig.link;
+	assert_false(lose());
+	link.session.keep = SL_KEEP_NOT;
+	rig.link = link;
+	sl_recover_keep_held(rig.recover, &rig.link, rig.run);
+}
+
+/* Another member may still be writing the newest that fell due. */
+static void a_file_of_a_lost_link_leaves_two_that_fell_due(void **state)
+{
+	join_group(true);
+	steps_to(4);
+	assert_files("42");
+	lose_behind(5);
+	assert_files("542");
+	join_group(false);
+}
+
+/* The server's disk is full: later files are of links that other members did not lose. Those of steps that were given
+ * up do not count. */
+static void the_last_file_that_all_were_asked_for_stays(void **state)
+{
+	join_group(true);
+	steps_to(6);
+	assert_false(lose());
+	assert_int_equal(restore(4), SL_RESTORED_BACK);
+	assert_files("4");
+	rig.link.session.keep = SL_KEEP_NOT;
+	lose_behind(6);
+	assert_files("64");
+	assert_int_equal(restore(6), SL_RESTORED_SAME);
+	lose_behind(8);
+	assert_files("864");
+	join_group(false);
+}
+
+/* All went back to a file of a pause, which others had in memory alone. */
+static void the_file_that_all_went_on_from_stays(void **state)
+{
+	join_group(true);
+	lose_behind(3);
+	assert_files("32");
+	rig.link.session.common = true;
+	rig.link.session.keep = SL_KEEP_DONE;
+	assert_int_equal(restore(3), SL_RESTORED_SAME);
+	steps_to(4);
+	assert_files("432");
+	rig.link.torn = true;
+	assert_false(lose());
+	assert_offer("432");
+	join_group(false);
+}
+
+/* A client alone that has trained takes an older state of the server's for one that was put back: it goes back, too. */
+static void an_older_state_of_the_server_is_followed(void **state)
+{
+	struct sl_step_result result;
+	enum sl_restored how;
+	struct sl_fail fail;
+
+	rig.link.made = 7;
+	steps_to(5);
+	assert_false(lose());
+	rig.link.made = 8;
+	assert_int_equal(sl_recover_restore(rig.recover, &rig.link, rig.run, 5, &how, &result, &fail), SL_ERR_MISMATCH);
+	assert_false(sl_recover_refuse(rig.recover, 5, SL_ERR_MISMATCH));
+	assert_offer("542");
+	rig.link.made = 6;
+	assert_int_equal(sl_recover_restore(rig.recover, &rig.link, rig.run, 5, &how, &result, &fail), SL_ERR_MISMATCH);
+	assert_true(sl_recover_refuse(rig.recover, 5, SL_ERR_MISMATCH));
+	assert_offer("42");
+}
+
 static void a_file_that_comes_behind_going_back_is_not_kept(void **state)
 {
 	steps_to(7);
@@ -785,6 +927,12 @@ int main(void)
 		CASE(going_back_leaves_what_was_later),
 		CASE(from_the_beginning_files_stay_until_others_come),
 		CASE(files_of_two_pasts_never_lie_side_by_side),
+		CASE(a_run_that_begins_anew_leaves_no_model_of_a_pause),
+		CASE(a_file_that_is_being_written_is_offered),
+		CASE(a_file_of_a_lost_link_leaves_two_that_fell_due),
+		CASE(the_last_file_that_all_were_asked_for_stays),
+		CASE(the_file_that_all_went_on_from_stays),
+		CASE(an_older_state_of_the_server_is_followed),
 		CASE(a_file_that_comes_behind_going_back_is_not_kept),
 		CASE(a_file_that_cannot_be_read_leaves_no_state),
 		CASE(half_a_step_is_not_kept),
