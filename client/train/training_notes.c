@@ -94,10 +94,20 @@ static void check_lines(const struct sl_training *r)
 	const uint64_t own = turns ? sl_turns_before(turns, r->setup->conf->agreed.share.member, r->step) : r->step;
 	const uint64_t known = r->totals.own_steps - r->totals.late_steps + r->missed;
 
-	if (r->took_part && own > known)
+	if (!r->took_part || own <= known)
+		return;
+	if (!r->totals.own_steps && r->step >= r->total_steps)
+		sl_log(SL_LOG_WARN, "steps-without-lines",
+		       "nothing was trained here: by the server's record this member has done its %" PRIu64
+		       " step%s before, and the group's run is done. Another run needs --fresh at all members, or "
+		       "another "
+		       "share.group",
+		       own, sl_plural((long long)own));
+	else
 		sl_log(SL_LOG_WARN, "steps-without-lines",
 		       "log.jsonl has no lines of %" PRIu64 " step%s that this member did, by the server's record: an "
-		       "earlier process did them and was killed, and the group did not repeat them",
+		       "earlier process did them and was killed, or its files are gone, and the group did not repeat "
+		       "them",
 		       own - known, sl_plural((long long)(own - known)));
 }
 
