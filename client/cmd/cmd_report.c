@@ -14,7 +14,8 @@ static const char *const usage[] = {
 	"splitc report RUN [--format html|md|json] [--out FILE] | --verify",
 	"Writes a report for whoever decides about the data, from the files in RUN, the log.dir of a run. It says what "
 	"crossed, how often, who was linked, what was audited, and what the model is worth. A section says what is not "
-	"known. If splitc leak has written to RUN/leak, its figures are in the report.",
+	"known. If splitc leak has written to RUN/leak, its figures are in the report. Status 65: it is written, and "
+	"the logs or files of the run do not fit, as --verify says.",
 	"--verify checks log.jsonl and sessions.jsonl by the hashes in their lines, their ends by what checkpoints and "
 	"sessions.jsonl say, and models, config.yaml and about.json by their hashes. Status 65 and a sentence name the "
 	"first line or file that "
@@ -27,6 +28,7 @@ static int verify(const char *run)
 {
 	struct sl_log_check found;
 	struct sl_fail fail;
+	bool is_gone = false;
 
 	if (sl_log_check(&found, run, &fail) != SL_OK)
 		return sl_command_failed(&fail);
@@ -43,12 +45,16 @@ static int verify(const char *run)
 	for (int i = 0; i < 4 && found.same[i]; i++)
 		if (strcmp(found.same[i], SL_MODEL_FILE) != 0)
 			printf("%s is the one that the run has written\n", found.same[i]);
-	printf("%s\n", !found.ended ? "the last process has not written its end, so nothing says which models are "
-				      "its own"
-		       : found.model_missing ? "model.safetensors is not there: the run's end has the hash of one"
-		       : found.model_said
-			       ? "model.safetensors is the one that the run has written"
-			       : "nothing says which model.safetensors the run has written, or there is none");
+	for (int i = 0; i < 4 && found.gone[i]; i++) {
+		is_gone |= strcmp(found.gone[i], SL_MODEL_FILE) == 0;
+		printf("%s is not there: " SL_SESSIONS_FILE " has the hash of one\n", found.gone[i]);
+	}
+	if (!found.ended)
+		puts("the last process has not written its end, so nothing says which models are its own");
+	else if (found.model_said)
+		puts(SL_MODEL_FILE " is the one that the run has written");
+	else if (!is_gone)
+		puts("nothing says which " SL_MODEL_FILE " the run has written, or there is none");
 	printf("log head %s\n", found.head);
 	return 0;
 }
@@ -57,14 +63,17 @@ static enum sl_err write_report(const struct sl_options *o, struct sl_fail *fail
 {
 	json_t *report = NULL;
 	char title[PATH_MAX + 32];
-	enum sl_err err = sl_run_report_make(&report, o->config, fail);
+	struct sl_fail unfit;
+	enum sl_err err = sl_run_report_make(&report, &unfit, o->config, fail);
 
 	if (err)
 		return err;
 	snprintf(title, sizeof title, "Report of the run in %s", o->config);
 	err = sl_report_write(report, title, o->report.format, o->out, fail);
 	json_decref(report);
-	return err;
+	if (!err && unfit.code == SL_ERR_DATA) /* the report says so, too */
+		*fail = unfit;
+	return err ? err : unfit.code == SL_ERR_DATA ? unfit.code : SL_OK;
 }
 
 int splitc_report(int argc, char **argv)

@@ -7,6 +7,8 @@
 #include "client/cmd/memory.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
+#include "client/persist/log_check.h"
+#include "client/persist/model_file.h"
 #include "client/persist/record.h"
 #include "client/setup/principal.h"
 #include "client/train/absent.h"
@@ -192,6 +194,19 @@ static void say_kept(const struct sl_conf_client *conf)
 		       (unsigned long long)step);
 }
 
+/* Whoever starts a run that is done counts on what it left. */
+static void warn_of_left(const char *dir)
+{
+	struct sl_log_check found;
+	struct sl_fail why;
+
+	if (sl_log_check(&found, dir, &why) != SL_OK)
+		sl_log(SL_LOG_WARN, "done-unfit", "%s", why.text);
+	for (int i = 0; i < 4 && found.gone[i]; i++)
+		sl_log(SL_LOG_WARN, "done-unfit",
+		       "%.300s/%s is not there: the run is done, and does not write it again", dir, found.gone[i]);
+}
+
 /* Says that --auto-resume has nothing to do, and what the config asks for since then. The status is that of the run: a
  * member may have had too few steps. */
 static int say_done(const struct sl_conf_client *conf)
@@ -215,6 +230,7 @@ static int say_done(const struct sl_conf_client *conf)
 	if (past.resumable && sl_past_run_changed(conf, past.steps, changed))
 		sl_log(SL_LOG_WARN, "done-otherwise", "the run in %.300s ended with other settings: %s", conf->log.dir,
 		       changed);
+	warn_of_left(conf->log.dir);
 	sl_log(SL_LOG_INFO, "run-done",
 	       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh", conf->log.dir);
 	return err ? sl_command_failed(&fail) : 0;

@@ -113,6 +113,7 @@ static void take_session(struct sl_run_report *r, json_t *row)
 
 	if (strcmp(type, "start") == 0) {
 		r->starts++;
+		r->local |= strcmp(sl_json_string(row, "mode"), "local") == 0;
 		r->samples[0] = json_integer_value(json_object_get(row, "train_samples"));
 		r->samples[1] = json_integer_value(json_object_get(row, "test_samples"));
 	}
@@ -378,7 +379,9 @@ static void tell_who(struct sl_run_report *r)
 		link = is ? row : ends ? NULL : link;
 	}
 	if (!json_array_size(json_object_get(s, "rows")))
-		sl_report_fact(s, "Links", "none: all was computed in this process");
+		sl_report_fact(s, "Links", "%s",
+			       r->local ? "none: all was computed in this process"
+					: SL_SESSIONS_FILE " has none: no server took the run, or lines are missing");
 	members = json_object_get(json_object_get(r->summary, "group"), "members");
 	json_array_foreach(members, i, m)
 	{
@@ -402,7 +405,9 @@ static void tell_privacy(struct sl_run_report *r)
 				      !r->settings[0] ? "the log has no epsilon, and there is no record of privacy.…"
 				      : sl_run_report_has(r, "privacy:\n  clip: 0\n")
 					      ? "there is none: privacy.… was off"
-					      : "privacy.… was on, but no epoch has ended");
+				      : sl_run_report_has(r, "privacy:\n  clip: ")
+					      ? "privacy.… was on, but no epoch has ended"
+					      : "the log has no epsilon, and the record of the run lacks privacy.…");
 		return;
 	}
 	s = sl_run_report_section(r, "Privacy as a number");
@@ -458,6 +463,9 @@ static void tell_model(struct sl_run_report *r)
 		sl_run_report_unknown(r, "Figures", "the run has not ended, so there is no summary");
 		return;
 	}
+	if (json_is_integer(json_object_get(r->summary, "best_step")))
+		sl_report_fact(s, SL_MODEL_BEST, "the weights behind step %s, by the log",
+			       sl_report_show(r->summary, "best_step", a));
 	sl_report_fact(s, "Evaluated", "on the part \"%s\": loss %s, accuracy %s",
 		       sl_report_show(r->summary, "evaluated_part", a), sl_report_show(r->summary, "test_loss", b),
 		       sl_report_show(r->summary, "test_acc", c));
@@ -487,12 +495,16 @@ static void tell_logs(struct sl_run_report *r)
 {
 	json_t *s = sl_run_report_section(r, "The logs");
 	struct sl_log_check found;
-	struct sl_fail fail;
 
-	if (sl_log_check(&found, r->dir, &fail) != SL_OK) {
-		sl_report_fact(s, "Checked", "THEY DO NOT FIT: %s", fail.text);
+	if (sl_log_check(&found, r->dir, r->unfit) != SL_OK) {
+		sl_report_fact(s, "Checked", "THEY DO NOT FIT: %s", r->unfit->text);
+		if (!r->starts && found.unchained == found.lines) /* of an earlier version, which wrote no hashes */
+			r->unfit->code = SL_OK;
 		return;
 	}
+	for (int i = 0; i < 4 && found.gone[i]; i++)
+		if (strcmp(found.gone[i], SL_MODEL_BEST) == 0)
+			sl_run_report_unknown(r, "The best model", "log.dir has no " SL_MODEL_BEST);
 	sl_report_fact(s, "Checked", "log.jsonl %ld lines, " SL_SESSIONS_FILE " %ld; each fits the one before",
 		       found.lines, found.sessions);
 	sl_report_fact(s, "Log head", "%s", found.head);
@@ -512,9 +524,10 @@ static void tell_logs(struct sl_run_report *r)
 		"the hashes have no key. Compare the log head with the one that was handed on when the run ended");
 }
 
-enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fail)
+enum sl_err sl_run_report_make(json_t **out, struct sl_fail *unfit, const char *dir, struct sl_fail *fail)
 {
 	struct sl_run_report r = {.dir = dir,
+				  .unfit = unfit,
 				  .sections = json_array(),
 				  .sessions = json_array(),
 				  .settings = "",
@@ -522,6 +535,7 @@ enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fa
 	json_t *settings = sl_report_section("Settings");
 	enum sl_err err = read_lines(&r, "log.jsonl", take_log, fail);
 
+	*unfit = (struct sl_fail){.code = SL_OK};
 	if (!err)
 		err = read_lines(&r, "log.jsonl", take_epochs, fail);
 
@@ -542,8 +556,8 @@ enum sl_err sl_run_report_make(json_t **out, const char *dir, struct sl_fail *fa
 		tell_logs(&r);
 		if (!r.starts)
 			sl_run_report_unknown(&r, "Times and links",
-					      "log.dir has no " SL_SESSIONS_FILE
-					      ": an earlier version of Split wrote it");
+					      SL_SESSIONS_FILE " has no start of a process: it is cut, or of an "
+							       "earlier version of Split");
 		json_array_append(r.sections, r.unknown);
 		json_array_append(r.sections, settings);
 		*out = json_pack("{s:i, s:o, s:O, s:O?, s:O}", "schema", 1, "run", sl_json_text(dir), "sections",

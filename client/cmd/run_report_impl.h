@@ -14,6 +14,7 @@ enum { TEXT = SL_REPORT_TEXT, TIME_TEXT = SL_REPORT_TIME };
 
 struct sl_run_report {
 	const char *dir;
+	struct sl_fail *unfit;      /* why the logs, or files of the run, do not fit; code OK: they do */
 	json_t *sections, *unknown; /* unknown: the last section */
 	json_t *summary, *about;    /* NULL: there is none */
 	json_t *sessions;           /* the lines of sessions.jsonl */
@@ -27,6 +28,7 @@ struct sl_run_report {
 	double epsilon;        /* of the last epoch with one; 0: none */
 	json_int_t samples[2]; /* to train on; to evaluate on */
 	int starts, ends, backs, lost;
+	bool local;    /* a process computed all itself */
 	uint64_t back; /* the step that the run went back to last */
 	struct {
 		uint64_t number, steps;

@@ -71,8 +71,7 @@ static enum sl_err clear(const char *dir, struct sl_fail *fail)
 	enum sl_err err;
 
 	snprintf(path, sizeof path, "%s/stderr.log", dir);
-	if (access(path, F_OK) != 0 &&
-	    (sl_past_run(dir).model || sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)))
+	if (access(path, F_OK) != 0 && (sl_past_run(dir).done || sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)))
 		return sl_fail_set(
 			fail, SL_ERR_CANTCREATE,
 			"sweep: %.200s holds a run, which the test would remove: name another folder by --out", dir);

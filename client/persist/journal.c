@@ -20,8 +20,8 @@
 #include "common/telemetry/json.h"
 
 /* Removes an earlier run in log.dir. It has ended, since this process has the log's lock. Checkpoints go before the log
- * that they refer to: if this process is killed in between, no checkpoint is left without its log. The model goes too:
- * a model without checkpoints would mean that the run is done. */
+ * that they refer to: if this process is killed in between, no checkpoint is left without its log. The model goes too,
+ * as the last one: a model, or a log with the end of a run, would mean that the run is done. */
 static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -36,11 +36,11 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
 	sl_model_file_remove(conf, SL_AUDIT_NOTE);
+	if (sl_jsonl_empty(j->sessions) != SL_OK || sl_jsonl_empty(j->log) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
-	return sl_jsonl_empty(j->sessions) == SL_OK && sl_jsonl_empty(j->log) == SL_OK
-		       ? SL_OK
-		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
+	return SL_OK;
 }
 
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -72,9 +72,10 @@ static enum sl_err say_done(const struct sl_conf_client *conf, const struct sl_p
 	if (past->steps)
 		snprintf(steps, sizeof steps, ", of %" PRIu64 " step%s", past->steps, sl_plural(past->steps));
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
-			   "log.dir '%.200s' holds a trained model%s: %s--fresh removes it and begins anew; "
+			   "log.dir '%.200s' holds a %s%s%s: %s--fresh removes it and begins anew; "
 			   "or give this run a log.dir of its own",
-			   conf->log.dir, steps, longer);
+			   conf->log.dir, past->model ? "trained model" : "run that is done", steps,
+			   past->model ? "" : ", whose " SL_MODEL_FILE " is not there", longer);
 }
 
 enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -86,7 +87,7 @@ enum sl_err sl_journal_taken(const struct sl_conf_client *conf, struct sl_fail *
 	if (!dir[0])
 		return SL_OK;
 	if (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step))
-		return past.model ? say_done(conf, &past, fail) : SL_OK;
+		return past.done ? say_done(conf, &past, fail) : SL_OK;
 	return sl_fail_set(fail, SL_ERR_CANTCREATE,
 			   "log.dir '%s' holds an unfinished run, at step %" PRIu64
 			   ": --resume goes on with it, --fresh removes it and begins anew",
@@ -254,6 +255,12 @@ void sl_journal_session(struct sl_journal *j, const char *type, json_t *more)
 	}
 }
 
+static void say_unfit(struct sl_journal *j, const char *why)
+{
+	sl_log(SL_LOG_WARN, "log-unfit", "%s; report --verify will say so", why);
+	sl_journal_session(j, "unfit", json_pack("{so}", "why", sl_json_text(why)));
+}
+
 void sl_journal_check_sessions(struct sl_journal *j, const char *head)
 {
 	struct sl_chain chain = {.name = SL_SESSIONS_FILE};
@@ -272,8 +279,7 @@ void sl_journal_check_sessions(struct sl_journal *j, const char *head)
 	if (!err)
 		return;
 	j->unfit = true;
-	sl_log(SL_LOG_WARN, "log-unfit", "%s; report --verify will say so", why.text);
-	sl_journal_session(j, "unfit", json_pack("{so}", "why", sl_json_text(why.text)));
+	say_unfit(j, why.text);
 }
 
 /* The line is on the disk before the log is cut: a checkpoint of a later step, which may still be there, then does not
@@ -287,10 +293,31 @@ static void tell_back(struct sl_journal *j, uint64_t log_bytes, const char *head
 		sl_log(SL_LOG_WARN, "log-write", SL_SESSIONS_FILE " may not be on the disk");
 }
 
+/* Cuts the log. The next line gets the noted head in any case, so that it does not fit lines that are not the run's. */
+static void cut_log(struct sl_journal *j, uint64_t log_bytes, const char *head)
+{
+	uint64_t has = 0;
+	enum sl_err err = sl_jsonl_tell(j->log, &has);
+	bool is_last; /* the last line is the one that was noted */
+
+	if (!err)
+		err = sl_jsonl_cut(j->log, has < log_bytes ? has : log_bytes, "");
+	check_log(j, err);
+	if (!j->log || err || !head[0] || !sl_jsonl_head(j->log)[0])
+		return;
+	is_last = strcmp(sl_jsonl_head(j->log), head) == 0;
+	if (sl_jsonl_tell(j->log, &has) != SL_OK || (is_last && has == log_bytes)) /* half a line is cut off by now */
+		return;
+	say_unfit(j, has < log_bytes ? "log.jsonl lacks lines that it had when the checkpoint was written"
+				     : "log.jsonl is not the one beside which the checkpoint was written: lines were "
+				       "changed or removed");
+	check_log(j, sl_jsonl_cut(j->log, has, head));
+}
+
 void sl_journal_go_back(struct sl_journal *j, uint64_t log_bytes, const char *head, uint64_t done, uint64_t step)
 {
 	tell_back(j, log_bytes, head, done);
-	check_log(j, sl_jsonl_cut(j->log, log_bytes, head));
+	cut_log(j, log_bytes, head);
 	sl_events_start(j->events, step);
 }
 

@@ -61,7 +61,7 @@ struct sl_journal_heads sl_journal_heads(const struct sl_journal *journal);
 
 /* _tell: the length of log.jsonl in bytes. _go_back cuts it to such a length, at which its head was `head` ("": nobody
  * noted it), and makes readers drop events from `step` on, since these steps are run again. `done`: the last step that
- * stays. */
+ * stays. A log that lacks lines, or has other ones, is warned of, and written down for sl_log_check. */
 uint64_t sl_journal_tell(const struct sl_journal *journal);
 /* The run goes on from a checkpoint beside which sessions.jsonl had this head: if it no longer has, or its lines do not
  * fit, warns, and writes that down for sl_log_check. "": the checkpoint does not say. */

@@ -116,7 +116,7 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 				   "with --local none is kept. A run in another log.dir can begin with its weights: "
 				   "model.weights",
 				   dir);
-	if (past.model)
+	if (past.done)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run there is done, and its optimizer's "
 				   "state was not kept. A run in another log.dir can begin with its weights: "
@@ -143,13 +143,13 @@ static const char *last_line(const char *dir, char tail[LOG_TAIL + 1])
 	return line ? line + 1 : tail;
 }
 
-/* True if log.jsonl ends with the summary of a run that ended early. */
-static bool was_stopped(const char *dir)
+/* True if log.jsonl ends with the summary of a run that was finished, or that ended early. */
+static bool has_ended(const char *dir, bool finished)
 {
 	char tail[LOG_TAIL + 1];
 	const char *line = last_line(dir, tail);
 
-	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
+	return strstr(line, "\"type\":\"summary\"") && !!strstr(line, "\"outcome\":\"finished\"") == finished;
 }
 
 char *sl_past_run_summary(const char *dir)
@@ -164,7 +164,7 @@ bool sl_past_run_is_open(const char *dir)
 {
 	uint64_t step = UINT64_MAX;
 
-	return sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) || was_stopped(dir);
+	return sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) || has_ended(dir, false);
 }
 
 struct sl_past_run sl_past_run(const char *dir)
@@ -176,11 +176,12 @@ struct sl_past_run sl_past_run(const char *dir)
 	if (!dir[0])
 		return past;
 	past.model = snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, dir) < PATH_MAX && access(path, F_OK) == 0;
-	past.resumable = past.model && sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &past.steps);
-	if (past.resumable || !past.model)
+	past.resumable = sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &past.steps);
+	past.done = past.resumable || past.model || has_ended(dir, true);
+	if (past.resumable)
 		return past;
-	past.stopped = was_stopped(dir);
-	steps = sl_weights_steps(path);
+	past.stopped = past.model && has_ended(dir, false);
+	steps = past.model ? sl_weights_steps(path) : INT64_MAX;
 	past.steps = steps == INT64_MAX ? 0 : (uint64_t)steps;
 	return past;
 }

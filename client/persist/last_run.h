@@ -23,7 +23,8 @@ struct sl_last_run {
 
 /* A run in log.dir that has no checkpoints. */
 struct sl_past_run {
-	bool model;     /* model.safetensors is there: the run is done, or `stopped` */
+	bool done;      /* the run is done, or `stopped`: its model, its last state or its summary is there */
+	bool model;     /* model.safetensors is there; else somebody has moved it */
 	bool stopped;   /* a local run whose summary says that it ended early */
 	bool resumable; /* the run is done, and its last state is there */
 	uint64_t steps; /* that the model was trained for; 0: unknown */

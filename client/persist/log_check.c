@@ -148,25 +148,33 @@ static enum sl_err check_end(const struct sl_chain *log, const struct told *told
 	return SL_OK;
 }
 
+static void add(const char *list[4], const char *name)
+{
+	while (*list)
+		list++;
+	*list = name;
+}
+
 static enum sl_err check_file(const char *dir, const char *name, const char *said, struct sl_log_check *out,
 			      struct sl_fail *fail)
 {
 	char path[PATH_MAX], hash[SL_CHAIN_TEXT];
 	enum sl_err err;
 
-	if (!said[0] || snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX || access(path, F_OK) != 0)
+	if (!said[0] || snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX)
 		return SL_OK;
+	if (access(path, F_OK) != 0) {
+		add(out->gone, name);
+		return SL_OK;
+	}
 	err = sl_chain_file(hash, path, fail);
 	if (!err && strcmp(hash, said) != 0)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s is not the file that this run has written: its hash is %s, and " SL_SESSIONS_FILE
 				  " names %s",
 				  path, hash, said);
-	for (int i = 0; !err; i++)
-		if (!out->same[i]) {
-			out->same[i] = name;
-			break;
-		}
+	if (!err)
+		add(out->same, name);
 	return err;
 }
 
@@ -193,7 +201,6 @@ enum sl_err sl_log_check(struct sl_log_check *out, const char *dir, struct sl_fa
 		err = check_file(dir, SL_MODEL_BEST, told.best, out, fail);
 	for (int i = 0; i < 4 && out->same[i]; i++)
 		out->model_said |= strcmp(out->same[i], SL_MODEL_FILE) == 0;
-	out->model_missing = told.ended && told.model[0] && !out->model_said;
 	out->lines = log.n;
 	out->sessions = sessions.n;
 	out->unchained = log.bare;

@@ -20,7 +20,7 @@ struct sl_log_check {
 	bool ended;               /* the last process wrote the run's end */
 	bool model_said;          /* model.safetensors is the file that the end names */
 	const char *same[4];      /* such files, also others, and the config.yaml that a start names; NULL: no more */
-	bool model_missing;       /* the end names one, and it is not there */
+	const char *gone[4];      /* files whose hashes it has, and that are not there; NULL: no more */
 	char head[SL_CHAIN_TEXT]; /* of both logs, as the summary prints it */
 };
 

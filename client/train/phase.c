@@ -170,7 +170,7 @@ enum sl_run_rest sl_run_rest(const struct sl_conf_client *conf)
 	/* a phase is done, and others are to follow */
 	if (conf->train.phases.n && past.resumable && sl_phases_done(conf, &index, &step, &why) != SL_ERR_NOINPUT)
 		return SL_RUN_OPEN;
-	return past.model && !past.stopped ? SL_RUN_DONE : SL_RUN_NONE;
+	return past.done && !past.stopped ? SL_RUN_DONE : SL_RUN_NONE;
 }
 
 void sl_phase_end_close(struct sl_phase_end *end)

@@ -235,8 +235,11 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	printf("%s: %" PRIu64 " step%s", s->outcome, s->steps, sl_plural(s->steps));
 	if (t->linked_from)
 		printf(", those from %" PRIu64 " on", t->linked_from);
-	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
-	       per((double)t->train_samples, t->train_s));
+	printf(" in %.1f s in all; ", s->t_total_s);
+	if (t->train_samples)
+		printf("%.1f samples/s in training\n", per((double)t->train_samples, t->train_s));
+	else
+		puts("nothing was trained here");
 	if (t->stop.stopped)
 		printf("it ended early (train.stop): %s\n", sl_summary_stop_text(&t->stop, text));
 	if (s->privacy.delta > 0)

@@ -94,10 +94,20 @@ static void check_lines(const struct sl_training *r)
 	const uint64_t own = turns ? sl_turns_before(turns, r->setup->conf->agreed.share.member, r->step) : r->step;
 	const uint64_t known = r->totals.own_steps - r->totals.late_steps + r->missed;
 
-	if (r->took_part && own > known)
+	if (!r->took_part || own <= known)
+		return;
+	if (!r->totals.own_steps && r->step >= r->total_steps)
+		sl_log(SL_LOG_WARN, "steps-without-lines",
+		       "nothing was trained here: by the server's record this member has done its %" PRIu64
+		       " step%s before, and the group's run is done. Another run needs --fresh at all members, or "
+		       "another "
+		       "share.group",
+		       own, sl_plural((long long)own));
+	else
 		sl_log(SL_LOG_WARN, "steps-without-lines",
 		       "log.jsonl has no lines of %" PRIu64 " step%s that this member did, by the server's record: an "
-		       "earlier process did them and was killed, and the group did not repeat them",
+		       "earlier process did them and was killed, or its files are gone, and the group did not repeat "
+		       "them",
 		       own - known, sl_plural((long long)(own - known)));
 }
 
@@ -225,6 +235,17 @@ static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 		a->server_s = 0;
 }
 
+/* A file of a later step: the run has gone back to before it, and comes there again. */
+static void warn_of_best(const struct sl_training *r, int64_t steps)
+{
+	const uint64_t noted = r->totals.best_step;
+
+	if (noted && (steps == INT64_MAX || steps < (int64_t)r->step) && steps != (int64_t)noted)
+		sl_log(SL_LOG_WARN, "best-lost",
+		       "best.safetensors of step %" PRIu64 " is %s: the next evaluation counts as the best so far",
+		       noted, steps == INT64_MAX ? "not there, or cannot be read" : "of another step");
+}
+
 /* Takes over the best weights that are noted, if best.safetensors is still of that step. Otherwise the run has gone
  * back to before it, or the file was removed: the next evaluation counts as the best. The last evaluation of a run that
  * is done came after the checkpoint, and a longer run may leave it out: then the file itself says what it is worth. */
@@ -240,6 +261,8 @@ static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 
 	if (!note || sscanf(note, "%" SCNu64 " %la %31s", &a->best_step, &a->kept, by) < 2 || !a->best_step ||
 	    strcmp(by, a->kept_by) != 0 || steps != (int64_t)a->best_step) {
+		if (sl_run_keeps_best(r))
+			warn_of_best(r, steps);
 		a->best_step = 0;
 		a->kept = NAN;
 	}
@@ -267,6 +290,19 @@ void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFF
 
 	snprintf(text, SL_JOURNAL_TRAFFIC, EACH(PRIu64) EACH(PRIu64), tx->bytes, tx->weights, tx->framing, tx->curve,
 		 rx->bytes, rx->weights, rx->framing, rx->curve);
+}
+
+/* The file has at least what a checkpoint notes: it is written before. */
+static void check_traffic(const struct sl_training *r, const char *noted)
+{
+	uint64_t bytes;
+
+	if (r->journal.traffic_fd && noted && sscanf(noted, "%" SCNu64, &bytes) == 1 &&
+	    r->traffic[SL_SENT].bytes < bytes)
+		sl_log(SL_LOG_WARN, "traffic-lost",
+		       "log.dir's count of bytes (traffic) is missing, or was cut: those that an earlier process moved "
+		       "behind step %" PRIu64 " are not counted",
+		       r->step);
 }
 
 void sl_run_traffic_before(struct sl_training *r, const char *text)
@@ -382,6 +418,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	}
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
+	check_traffic(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);
 	sl_run_traffic_before(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);
 	go_back(r, c, log_bytes, read_last(r, c));
 	sl_run_mark(r);

@@ -104,8 +104,54 @@ for how in '$d' '$s/127.0.0.1/10.0.0.1/' '1,$d' gone; do
 	grep -q '^WARN log-unfit: sessions.jsonl is not the one beside which the checkpoint was written' "$tmp/washed.log" || fail "'$how': no warning"
 	verify 65 washed 'sessions.jsonl: line [0-9]* says of the lines before it, when the run went on: sessions.jsonl is not the one'
 done
-rm -rf "$tmp/gone"; cp -r "$tmp/run" "$tmp/gone"; rm "$tmp/gone/model.safetensors"
-verify 0 gone "^model.safetensors is not there: the run's end has the hash of one"
+# ---- the same of log.jsonl: nothing covers a line that is no longer there. And files that the run has written and counts
+# on: the bytes of a killed process, and the best weights.
+for how in '1d' '4,$d' '6s/"loss":/"loss":1/' gone; do
+	client_dies client.apply@8 washed "$tmp/client.yaml" --fresh
+	[ "$how" = gone ] && rm "$tmp/washed/log.jsonl" || sed -i "$how" "$tmp/washed/log.jsonl"
+	client washed "$tmp/client.yaml" --resume || fail "--resume behind '$how' of log.jsonl: exit status $?"
+	grep -q '^WARN log-unfit: log.jsonl ' "$tmp/washed.log" || fail "'$how' of log.jsonl: no warning: $(cat "$tmp/washed.log")"
+	verify 65 washed 'log.jsonl: line [0-9]* '
+done
+for how in none 'traffic-lost traffic' 'traffic-lost -s 9 traffic' 'best-lost best.safetensors' 'best-lost -s 5000 best.safetensors'; do
+	client_dies client.apply@11 washed "$tmp/client.yaml" --fresh
+	case $how in
+	none) ;;
+	*-s*) (cd "$tmp/washed" && truncate ${how#* }) ;;
+	*) rm "$tmp/washed/${how#* }" ;;
+	esac
+	client washed "$tmp/client.yaml" --resume || fail "--resume without $how: exit status $?"
+	if [ "$how" = none ]; then
+		! grep -qE '^WARN (traffic|best)-lost' "$tmp/washed.log" || fail "all is there: $(cat "$tmp/washed.log")"
+	else
+		grep -q "^WARN ${how%% *}: " "$tmp/washed.log" || fail "$how: no warning: $(cat "$tmp/washed.log")"
+	fi
+done
+
+# ---- a run that is done, and a file of it is not there, or another one: nothing begins anew, and it is said
+for file in model.safetensors best.safetensors config.yaml about.json; do
+	rm -rf "$tmp/gone"; cp -r "$tmp/run" "$tmp/gone"; rm "$tmp/gone/$file"
+	verify 0 gone "^$file is not there: sessions.jsonl has the hash of one"
+	[ $file != best.safetensors ] || "$SPLITC" report "$tmp/gone" | grep -q "^- \*\*The best model\*\*: log.dir has no $file" || fail "the report of a run without $file"
+	client gone "$tmp/client.yaml" --auto-resume --set train.epochs=3 || fail "--auto-resume without $file: exit status $?"
+	grep -q "^WARN done-unfit: .*/$file is not there: the run is done" "$tmp/gone.log" || fail "--auto-resume without $file: $(cat "$tmp/gone.log")"
+	[ -e "$tmp/gone/log.jsonl" ] && cmp -s "$tmp/run/log.jsonl" "$tmp/gone/log.jsonl" && [ ! -e "$tmp/gone/$file" ] || fail "a run that is done began anew without $file"
+	printf x >>"$tmp/gone/$file"
+	rc=0
+	"$SPLITC" report "$tmp/gone" --out "$tmp/unfit.md" 2>"$tmp/verify" || rc=$?
+	[ $rc = 65 ] && grep -q "THEY DO NOT FIT: .*/$file is not the file" "$tmp/unfit.md" && grep -q "$file is not the file" "$tmp/verify" || fail "the report of a run with another $file: $rc: $(cat "$tmp/verify")"
+	client gone "$tmp/client.yaml" --auto-resume --set train.epochs=3 || fail "--auto-resume beside another $file: exit status $?"
+	grep -q "^WARN done-unfit: .*/$file is not the file that this run has written" "$tmp/gone.log" || fail "another $file: $(cat "$tmp/gone.log")"
+done
+client gone "$tmp/client.yaml" --auto-resume --set log.dir="$tmp/run" --set train.epochs=3 || fail "--auto-resume of a run that is done: exit status $?"
+! grep -q WARN "$tmp/gone.log" || fail "--auto-resume of a run that is done: $(cat "$tmp/gone.log")"
+for run in run local; do
+	rm -rf "$tmp/gone"; cp -r "$tmp/$run" "$tmp/gone"; rm "$tmp/gone/model.safetensors"
+	rc=0
+	client gone "$tmp/client.yaml" --local || rc=$?
+	[ $rc = 73 ] && grep -q 'holds a run that is done.*, whose model.safetensors is not there: ' "$tmp/gone.log" || fail "over $run without its model: $rc: $(cat "$tmp/gone.log")"
+done
+client gone "$tmp/client.yaml" --local --fresh || fail "--fresh over a run without its model: exit status $?"
 
 # ---- tampering
 mkdir "$tmp/t"

@@ -16,7 +16,12 @@ echo "auth: {secret_key: $tmp/0.key, server_key: $tmp/server.pub}" >>"$tmp/clien
 print_of() { sed -n "s/^INFO auth: this $2's key is \([0-9a-f-]*\).*/\1/p" "$tmp/$1.log" | head -n 1; }
 
 # report NAME FILE [argument]…
-report() { "$SPLITC" report "$tmp/$1" --out "$tmp/$2" "${@:3}" >"$tmp/report.log" 2>&1 || fail "report $*: exit status $?: $(cat "$tmp/report.log")"; }
+unfit=0 # the status of a report of files that do not fit: 65
+report() {
+	local rc=0
+	"$SPLITC" report "$tmp/$1" --out "$tmp/$2" "${@:3}" >"$tmp/report.log" 2>&1 || rc=$?
+	[ $rc = $unfit ] || fail "report $*: exit status $rc: $(cat "$tmp/report.log")"
+}
 # fact FILE SECTION NAME, cell FILE SECTION ROW COLUMN: what a report in JSON says.
 fact() { jq -r --arg s "$2" --arg n "$3" '.sections[] | select(.title == $s).facts[] | select(.[0] == $n)[1]' "$tmp/$1"; }
 cell() { jq -r --arg s "$2" ".sections[] | select(.title == \$s).rows[$3][$4]" "$tmp/$1"; }
@@ -86,6 +91,7 @@ client 'a <b>&"run' "$tmp/client.yaml" --set train.audit.every=2 --set codec.hea
 run=$tmp/'a <b>&"run'
 "$SPLITC" leak "$tmp/client.yaml" --set log.dir="$run" --set codec.head_act=quant:8 --steps 5 --out "$run/leak" >"$tmp/leak.log" 2>&1 || fail "leak: exit status $?: $(tail -n 1 "$tmp/leak.log")"
 sed -i 's|"airplane"|"<script>alert(1)</script>\|**x**"|' "$run/about.json"
+unfit=65
 report 'a <b>&"run' run.json
 like "$(fact run.json 'Audits of the server' 'Begun and ended')" '^[1-9][0-9]* and [1-9][0-9]* in the run$' audits
 like "$(fact run.json 'Audits of the server' 'In the log')" '^[1-9][0-9]* audits, in which this host computed [1-9][0-9]* steps, too; 0 found a difference$' audits
@@ -131,7 +137,9 @@ python3 - "$tmp/run.html" "$tmp/run.json" <<-'PY' || fail 'the page'
 	        assert text in cells, text
 	assert any("<script>alert(1)</script>" in c for c in cells)
 PY
-"$SPLITC" report "$run" >"$tmp/run.md" || fail "Markdown: exit status $?"
+rc=0
+"$SPLITC" report "$run" >"$tmp/run.md" || rc=$?
+[ $rc = $unfit ] || fail "Markdown: exit status $rc"
 ! grep -q '[^\\]<script\|[^\\]\*\*x' "$tmp/run.md" && grep -q '^## What is not known$' "$tmp/run.md" || fail "Markdown: $(grep -n 'script' "$tmp/run.md")"
 
 # ---- errors
