@@ -25,7 +25,7 @@ from house import bare
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILES = ("common/session/*.c", "server/group/*.c", "server/trunk/trunk_*.c", "client/train/*.c")
 TESTS = {  # by the folder of a file: unit tests that run its code, in seconds
-    "common/session": "session* port* fold mean ends agree checkpoint nonfinite free turns host host_shared",
+    "common/session": "session* port* fold mean ends agree checkpoint nonfinite free turns host host_shared host_tokens",
     "server": "host host_* group_log group_clock fold members",
     "client/train": "absent drive* recover* schedule training* epoch report summary nonfinite local turns",
 }

@@ -1,6 +1,8 @@
 /* The memory that a session's port announces covers what it allocates: payload buffers; codecs of all four
  * tensors, on the CPU, on a device, or half and half; and those that a decaying insert opens beside them. */
 
+#include <math.h>
+
 #include "common/session/port.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/codec_stage.h"
@@ -295,6 +297,9 @@ static void what_the_host_encodes_is_read_back(void **state)
 	assert_non_null(x.data);
 	assert_int_equal(sl_port_encode(port, SL_DIR_MID_ACT, 0, &x, &fail), SL_OK);
 	assert_int_equal(downloads, 1);
+	((float *)x.data)[0] = NAN;
+	assert_int_equal(sl_port_encode(port, SL_DIR_MID_ACT, 0, &x, &fail), SL_ERR_NONFINITE);
+	assert_string_equal(fail.text, "NaN or Inf in mid_act of chunk 0");
 	free(x.data);
 	sl_port_discard(port);
 	sl_loop_close(loop);

@@ -826,6 +826,27 @@ static void a_part_of_an_evaluation_has_no_figures(void **state)
 	}
 }
 
+/* A run goes on from no step behind its end. */
+static void a_run_that_became_shorter_is_refused(void **state)
+{
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	configure("shorter", 1);
+	run = open_run(false);
+	go_on(run, 2 * (STEPS + EVALS));
+	sl_training_save(run, &c);
+	sl_training_close(run);
+	conf.train.epochs = 1;
+	run = open_run(true);
+	assert_int_equal(sl_training_restore(run, &c, &fail), SL_ERR_MISMATCH);
+	assert_non_null(strstr(fail.text, "the run ends at"));
+	sl_training_close(run);
+	see_events(true);
+	log_text();
+}
+
 /* Each refusal names the key that is wrong. */
 static void schedules_that_are_none_are_refused(void **state)
 {
@@ -870,6 +891,7 @@ int main(void)
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 		cmocka_unit_test(a_longer_run_has_all_epochs),
 		cmocka_unit_test(a_part_of_an_evaluation_has_no_figures),
+		cmocka_unit_test(a_run_that_became_shorter_is_refused),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
 
