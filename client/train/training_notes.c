@@ -62,6 +62,11 @@ void sl_training_end_phase(struct sl_training *r)
 	r->mark.train = (struct tally){0};
 }
 
+bool sl_training_says_end(const struct sl_training *r)
+{
+	return r->step == r->total_steps && !r->mark.in_epoch;
+}
+
 void sl_training_took_part(struct sl_training *r, bool took)
 {
 	r->took_part = took;
