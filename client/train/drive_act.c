@@ -3,6 +3,7 @@
 
 #include "client/persist/last_run.h"
 #include "client/train/drive_parts.h"
+#include "common/base/assert.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
@@ -308,6 +309,19 @@ static bool holds_end(struct drive *d)
 	return !err;
 }
 
+/* What a Fetch behind the last step says in a vertical group: this party's part of the last evaluation is done, and the
+ * file of one with labels is from behind it. */
+static void check_party_end(const struct drive *d)
+{
+	const struct sl_training_state s = sl_training_state(d->run);
+	const enum sl_party party = d->setup->plan->spec.party;
+
+	if (!party || d->options->eval_only || d->why == WHY_NONFINITE || s.step < s.total_steps)
+		return;
+	sl_assert(sl_training_next(d->run) != SL_WANT_EVAL);
+	sl_assert_if(party > SL_PARTY_FEATURES, sl_training_says_end(d->run));
+}
+
 void sl_drive_next(struct drive *d)
 {
 	enum sl_want want = stops(d) ? SL_WANT_FINISH : sl_training_next(d->run);
@@ -327,6 +341,7 @@ void sl_drive_next(struct drive *d)
 		d->state = DRIVE_COPY;
 		sl_act_fetch(d);
 	} else if (want == SL_WANT_FINISH) {
+		check_party_end(d);
 		d->state = DRIVE_FETCH;
 		d->waits_ms = sl_loop_now_ms(d->loop);
 		sl_audit_park(d->audit);

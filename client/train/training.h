@@ -131,6 +131,7 @@ uint64_t sl_training_held(const struct sl_training *run);
 void sl_training_took_part(struct sl_training *run, bool took, const char *absent);
 /* A phase is done, its last evaluation included: from here on sl_training_save says so. */
 void sl_training_end_phase(struct sl_training *run);
+bool sl_training_says_end(const struct sl_training *run); /* sl_training_save says so */
 struct sl_training_state sl_training_state(const struct sl_training *run);
 /* What a file of the weights as they are now says of them (about.h). best: an evaluation chose them. */
 struct sl_about_reached sl_training_reached(const struct sl_training *run, bool best, uint64_t made);

@@ -9,7 +9,6 @@ CASE("late", 61, "4", "a member that died before its first checkpoint was refuse
 CASE("late", 9, "1,2,3,4,6", "a server that died with such a member behind let its group wait for ever")
 CASE("come-and-go", 58, "1,2,4,6", "a newcomer that the server's checkpoint did not have was refused")
 CASE("come-and-go", 111, "1,2,3,4,5,6,7,8", "the same, where an earlier client had its seat")
-CASE("late-serial", 250, "1,2,3", "the file of a lost link took the place of the checkpoint that all had: status 78")
 CASE("late-rounds", 59, "1,3,4", "a step of the round under way stayed in the moments of a member that died in it")
 CASE("late-rounds", 47, "1,2,3,4,5,6,7,8", "the others waited for ever for a member that was too far behind")
 CASE("late-rounds", 93, "1,2,3,4,5,6,7,8", "a group went back further than to the checkpoint that all had")
@@ -25,7 +24,6 @@ CASE("sync", 1050, "1,2",
 CASE("come-and-go", 5376, "1,2,3,4,5",
      "a member came back behind others that were done, who had the heads and tails: it waited for ever")
 CASE("come-and-go", 100061, "1,2,4,5", "the same, of one that had done no step yet")
-CASE("unequal", 100002, "1,2,3,6", "a member did not offer the checkpoint that it was writing: all began anew")
 CASE("late-serial", 100091, "1,2,3,4,5",
      "a server that was started again waited for ever for a member that is too far behind")
 CASE("late-serial", 100134, "1,2,3,4,5,6,7,8", "the same, of a server that went on")
@@ -33,7 +31,6 @@ CASE("come-and-go", 100265, "1,2,4,5,6,8",
      "a member behind the others had done no step when the server died: status 78")
 CASE("sync", 100444, "1,2,3,4,5,6",
      "a member began anew with its group, and took the model of its pause for that of a run that is done")
-CASE("late-rounds", 101063, "1,3,5,6,7", "a pause took the checkpoint of a server's end, from which all had gone on")
 CASE("vertical", 200211, "1,2,3,4",
      "a member that had paused left a file of the step that the other had gone on from in memory alone, and dropped "
      "the one before")
@@ -51,14 +48,11 @@ CASE("come-and-go-rounds", 204957, "1,2,3",
      "a member had missed the step of the newest checkpoint, which a server that was started again took for its state: "
      "status 78")
 CASE("come-and-go-rounds", 100243, "1,2,5", "the same, with a server that was stopped")
-CASE("come-and-go-rounds", 205741, "1,2,3,4,6",
-     "members dropped the file of a pause from which all had gone on: the group repeated two steps")
 CASE("average", 215039, "1,2,3,4,5",
      "a server with a full disk died before one member had its weights, and the group began anew: the others took "
      "their models for those of a done run, and it waited for ever")
 CASE("vertical-three", 216297, "1,2,3,4,5,6,7",
      "a server whose disk had failed forgot the step that all held, and the files had no common one: status 78")
-CASE("unequal", 101075, "1,2,3,4,5", "the offer of a member had no room for step 0: all ended with status 78")
 CASE("vertical", 244694, "1,2,3,4,5,6",
      "a member whose full disk took neither its last checkpoint nor its model told the server that both were there: "
      "the other ended, and it could not go on")
@@ -69,7 +63,6 @@ CASE("clip-vertical-three", 310424, "1,2,3,4,5,6",
      "a full disk took a member's checkpoint, and it died in the next: the others had only newer ones")
 CASE("stop", 403924, "2,3,5,6,7", "a run began anew behind the model of a pause, and died: it passed for done")
 CASE("stop-loss", 409608, "1,2,3,4,5,6,7,8", "the same")
-CASE("late-serial", 404593, "1,2,3,5,6,7", "members dropped the file that their group had gone back to")
 CASE("batches", 845242, "1,2,3,4",
      "a client whose clock had gone back came while its last link was ending: the server told it that link's number "
      "only at its next one, and it took itself for two processes")
@@ -97,13 +90,8 @@ CASE("clip-rounds", 842094, "1,2,3,4,6,7,8", "the same as private 510712, in rou
 CASE("come-and-go-rounds", 874115, "1,2,3",
      "a newcomer waited for the head and tail of a member that was late, until the others were done; then it trained "
      "anew")
-CASE("audit", 865073, "3,4,5",
-     "a server's disk kept a file of steps that were given up: the client took it for another process's, status 78")
 CASE("rounds", 2502624, "1,2,3,4,5,6,7,8",
      "a server lost its store as members ended: one that had not got its last weights waited for them for ever")
-CASE_OF("vertical-three", 2310323, "FULL,IO_ERROR,KILL_DISK,CUT,TERM,LATE", 8, "1,2,4,5,6,7",
-	"members dropped the checkpoint that all had, for a lost link's file of a step that was asked for before they "
-	"went back")
 CASE("steps", 9103567, "1,2,3,4,5,6",
      "a client whose disk failed could not remove its checkpoints, and ended as one whose run is done: the server "
      "removed "

@@ -152,7 +152,8 @@ ROW("skip-head",
 ROW("volumes", VOLUMES "tail_begin=d train.chunks=1 train.loss=dice_ce codec=quant:8", 0)
 ROW("volumes-home", VOLUMES "tail_begin=c0 train.chunks=4", 0)
 #undef VOLUMES
-/* A member's checkpoint reaches its disk some steps later. */
-ROW("slow-sync", "share.least=1", 3)
+/* A member's checkpoint reaches its disk some steps later. The group waits for ever, so that only its members find that
+ * a message was lost. */
+ROW("slow-sync", "share.least=1 share.wait_s=0", 3)
 ROW("slow-serial", "share.least=1 share.mode=serial", 3)
 ROW("slow-vertical", "share.mode=vertical model.network=../three.safetensors head_end=r1 tail_begin=d cut_values=3", 3)
