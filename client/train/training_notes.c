@@ -69,13 +69,12 @@ static const struct sl_turns *turns_of(const struct sl_training *r)
 	return r->setup->epoch_steps ? &r->setup->turns : NULL;
 }
 
-void sl_training_took_part(struct sl_training *r, bool took, const char *absent)
 bool sl_training_says_end(const struct sl_training *r)
 {
 	return r->step == r->total_steps && !r->mark.in_epoch;
 }
 
-void sl_training_took_part(struct sl_training *r, bool took)
+void sl_training_took_part(struct sl_training *r, bool took, const char *absent)
 {
 	r->took_part = took;
 	r->missed = sl_absent_own(absent, r->setup->conf->agreed.share.member, turns_of(r));
