@@ -23,6 +23,15 @@ bool sim_tells_of_lines(int k, const char *losses, const char *all)
 	return told > 0;
 }
 
+bool sim_came_behind_end(int k)
+{
+	char item[48];
+
+	snprintf(item, sizeof item, "%d:%llu-%llu@", k, (unsigned long long)sim.steps + 1,
+		 (unsigned long long)sim.steps);
+	return strstr(sim.absent, item) != NULL;
+}
+
 /* Whether by the server's log a member has missed more steps than share.least allows. It is told of, unless the group
  * was to go on. */
 bool sim_row_lacks(const struct sim_row *row)

@@ -245,6 +245,9 @@ bool sim_row_owes_none(const struct sim_row *row);                      /* share
 bool sim_row_lacks(const struct sim_row *row); /* by the server's log a member got less than share.least */
 void sim_compare(const struct sim_row *row);
 void sim_compare_record(int k); /* member k has ended: its list of who was absent is the server's */
+/* Whether member k came back behind the last step with an older head and tail of its own, as after an older copy of its
+ * disk. It evaluates these, and the reference what was there before. */
+bool sim_came_behind_end(int k);
 /* Whether member k has said that its log has no lines of some steps. It must, if that is so. losses, all: the lines of
  * its log and of the reference, as `step 3 0.7`. */
 bool sim_tells_of_lines(int k, const char *losses, const char *all);
