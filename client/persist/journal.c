@@ -19,9 +19,9 @@
 #include "common/telemetry/chained.h"
 #include "common/telemetry/json.h"
 
-/* Removes an earlier run in log.dir. It has ended, since this process has the log's lock. Checkpoints go before the log
- * that they refer to: if this process is killed in between, no checkpoint is left without its log. The model goes too,
- * as the last one: a model, or a log with the end of a run, would mean that the run is done. */
+/* Removes an earlier run in log.dir. It has ended, since this process has the log's lock. If this process is killed in
+ * between, the rest is still what it was: an open run, or one that is done and lacks files. So the model goes first,
+ * which would pass alone for a run that is done, and the logs go last, since checkpoints refer to them. */
 static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -32,15 +32,15 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 		err = sl_folder_check(model, fail);
 	if (err)
 		return err;
+	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
 	sl_model_file_remove(conf, SL_AUDIT_NOTE);
-	if (sl_jsonl_empty(j->sessions) != SL_OK || sl_jsonl_empty(j->log) != SL_OK)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
-	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
-	return SL_OK;
+	return sl_jsonl_empty(j->sessions) == SL_OK && sl_jsonl_empty(j->log) == SL_OK
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
 }
 
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)

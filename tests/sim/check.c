@@ -538,8 +538,8 @@ void sim_compare(const struct sim_row *row)
 		snprintf(dir, sizeof dir, "client/run%d", k);
 		sim_trace("%s: weights %016llx, told %016llx", name, (unsigned long long)weights_of(dir),
 			  (unsigned long long)is[k].weights);
-		losses = losses_of(dir, row->oracle != SIM_ABSENT && !sim_came_behind_end(k),
-				   does_parts(row) ? k : -1, NULL);
+		losses = losses_of(dir, row->oracle != SIM_ABSENT && !sim_came_behind_end(k), does_parts(row) ? k : -1,
+				   NULL);
 		without =
 			!sim_fired(1u << SIM_FULL | 1u << SIM_IO_ERROR) && sim_tells_of_lines(k, losses, is[k].losses);
 		if (sim.traced && weights_of(dir) != is[k].weights) {
