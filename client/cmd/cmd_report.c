@@ -1,10 +1,12 @@
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/cmd/run_report.h"
 #include "client/persist/journal.h"
+#include "client/persist/last_run.h"
 #include "client/persist/log_check.h"
 #include "client/persist/model_file.h"
 #include "common/base/text.h"
@@ -23,6 +25,16 @@ static const char *const usage[] = {
 	"head, which training prints at its end, to somebody else.",
 	NULL,
 };
+
+static void say_no_end(const char *run)
+{
+	char *summary = sl_past_run_summary(run);
+
+	puts(summary ? "log.jsonl ends with a summary, and " SL_SESSIONS_FILE " lacks the line that follows it: the "
+		       "process was killed in between, or somebody removed it; so nothing says which models are its own"
+		     : "the last process has not written its end, so nothing says which models are its own");
+	free(summary);
+}
 
 static int verify(const char *run)
 {
@@ -50,7 +62,7 @@ static int verify(const char *run)
 		printf("%s is not there: " SL_SESSIONS_FILE " has the hash of one\n", found.gone[i]);
 	}
 	if (!found.ended)
-		puts("the last process has not written its end, so nothing says which models are its own");
+		say_no_end(run);
 	else if (found.model_said)
 		puts(SL_MODEL_FILE " is the one that the run has written");
 	else if (!is_gone)

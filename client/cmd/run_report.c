@@ -511,7 +511,11 @@ static void tell_logs(struct sl_run_report *r)
 	sl_report_fact(s, "A change shows in",
 		       "log.jsonl, " SL_SESSIONS_FILE ", %s, by splitc report --verify and this log head%s",
 		       SL_LOG_CHECK_FILES,
-		       found.ended ? "" : "; not yet in the models and about.json, as the run has not ended");
+		       found.ended  ? ""
+		       : r->summary ? "; not in the models and about.json, since " SL_SESSIONS_FILE
+				      " lacks the line that "
+				      "follows the summary"
+				    : "; not yet in the models and about.json, as the run has not ended");
 	sl_report_fact(
 		s, "A change does not show in",
 		"weights in checkpoint-… and finished-… (their notes hold the heads of both logs), traffic, releases, "

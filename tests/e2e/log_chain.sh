@@ -44,6 +44,10 @@ done
 client group "$tmp/client.yaml" --local --clients 2 || fail "a group in one process: exit status $?"
 for k in 0 1; do verify 0 group/member-$k '^model.safetensors is the one that the run has written$'; done
 
+cp -r "$tmp/run" "$tmp/no-end"
+sed -i '$d' "$tmp/no-end/sessions.jsonl"
+verify 0 no-end '^log.jsonl ends with a summary, and sessions.jsonl lacks the line that follows it'
+
 client_dies client.apply@8 killed "$tmp/client.yaml"
 verify 0 killed '^the last process has not written its end'
 cp -r "$tmp/killed" "$tmp/resettled"
