@@ -108,7 +108,7 @@ test-rest: deps ## what `make test` leaves out of `make test-all`
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) REST=1 check
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan lib")
 	@scripts/test-long.sh $(STAGES)
-test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SUITE=trixie, SPLIT_FRESH=short)
+test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SUITE=trixie, SPLIT_FRESH=newcomer)
 	@SUITE='$(SUITE)' scripts/test-fresh.sh
 test-tutorial: all ## every command of docs/tutorial.md, on two network namespaces (root, package iproute2)
 	@BUILD=$(CURDIR)/$(B) scripts/test-tutorial.sh

@@ -2,8 +2,9 @@
 # usage: test-fresh.sh        (make test-fresh; as root, on Debian)
 # Runs the commands of README.md under "Two commands", as they are printed there, in a clean Debian that has git, make and
 # ca-certificates and nothing else: as root, and as a user with sudo, each in its own clone and its own Debian. SUITE is
-# the release: bookworm (Debian 12) or trixie (13). It tests only what is committed. SPLIT_FRESH=short: root runs the second
-# command and the user the first. build/fresh keeps the clean Debian for the next run, and the output of the commands.
+# the release: bookworm (Debian 12) or trixie (13). It tests only what is committed. SPLIT_FRESH=root: only root, and the
+# second command; SPLIT_FRESH=newcomer: only the user, and the first. build/fresh keeps the clean Debian for the next run,
+# and the output of the commands.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-fresh: needs root' >&2; exit 77; }
@@ -68,11 +69,13 @@ as() {
 	rm -rf --one-file-system "$root"
 }
 
-if [ "${SPLIT_FRESH:-}" = short ]; then
-	as root "${commands[1]}"
-	as newcomer "${commands[0]}"
-else
+case ${SPLIT_FRESH:-} in
+root) as root "${commands[1]}" ;;
+newcomer) as newcomer "${commands[0]}" ;;
+'')
 	as root "${commands[@]}"
 	as newcomer "${commands[@]}"
-fi
+	;;
+*) say "SPLIT_FRESH is root or newcomer, not $SPLIT_FRESH"; exit 64 ;;
+esac
 say "passed in $suite, $SECONDS s"

@@ -531,6 +531,16 @@ static enum sl_err read_bytes(const struct sl_st_file *file, const struct sl_st_
 	return err;
 }
 
+/* Whoever wrote the file may have been killed before it synced the folder. From here on the other side may remove what
+ * it has of earlier steps, so the name must survive a power cut. */
+static void keep_name(const char *path)
+{
+	if (sl_folder_sync_of(path) != 0)
+		sl_log(SL_LOG_WARN, "checkpoint-sync",
+		       "%s: its folder cannot be synced: %s; a power cut may take this checkpoint", path,
+		       strerror(errno));
+}
+
 enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl_fail *fail)
 {
 	struct sl_st_file *file;
@@ -558,6 +568,8 @@ enum sl_err sl_checkpoint_read(struct sl_checkpoint *c, uint64_t step, struct sl
 	if (!err)
 		err = check_hash(file, path, step, fail);
 	sl_st_close(file);
+	if (!err)
+		keep_name(path);
 	return err;
 }
 

@@ -149,3 +149,6 @@ CASE("late-serial", 77000003, "1",
 CASE("vertical-three", 96, "1",
      "a member was lost while another one came, which came again before the group had looked at its first link: it was "
      "welcomed by a group that had gone back, and the server ended by an assertion")
+CASE("schedule", 17000604, "1,2,3,4,5,6",
+     "a server was killed before it had synced the folder of a checkpoint, and went on from it: a power cut took it, "
+     "when the client had no earlier one")

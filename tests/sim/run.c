@@ -416,6 +416,8 @@ static void on_line(void *arg, const char *line, size_t len)
 		sscanf(line, "%*[^:]: log.jsonl has no lines of %d", &sim.cur->without);
 	if (memmem(line, len, "session-open: training", strlen("session-open: training"))) {
 		sim.link_up = true;
+		if (sim.cur)
+			sim.cur->without = 0; /* its next summary tells anew */
 		if (begins_anew() && sim.cur)
 			sim.cur->fresh = false;
 	}
